@@ -1,0 +1,1 @@
+"""Turns an architecture on an accelerator into memory, time and capacity."""

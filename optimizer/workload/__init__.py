@@ -1,0 +1,1 @@
+"""What must run: model architecture, request shapes, service levels."""
