@@ -1,4 +1,4 @@
-"""Turns the names that sellers, benchmarks and people write for an accelerator into one canonical variant with its facts."""
+"""Turns the names that sellers, tables and people write for an accelerator into one variant with its facts."""
 
 import csv
 import re
@@ -12,10 +12,10 @@ from typing import Final
 from providers.errors import UnknownName, nearest
 
 _VENDOR_WORDS: Final = frozenset(
-    "nvidia amd intel aws google cloud habana instinct tesla geforce gpu generation".split()
+    ["nvidia", "amd", "intel", "aws", "google", "cloud", "habana", "instinct", "tesla", "geforce", "gpu", "generation"]
 )
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)(?:gib|gb|g)")
-_MEMORY_TYPES: Final = frozenset("hbm2 hbm2e hbm3 hbm3e hbm gddr6 gddr6x gddr7".split())
+_MEMORY_TYPES: Final = frozenset(["hbm2", "hbm2e", "hbm3", "hbm3e", "hbm", "gddr6", "gddr6x", "gddr7"])
 _FORM_FACTORS: Final = MappingProxyType(
     {"sxm": "SXM", "sxm2": "SXM", "sxm3": "SXM", "sxm4": "SXM", "sxm5": "SXM", "sxm6": "SXM", "nvlink": "SXM"}
     | {"pcie": "PCIe", "pci": "PCIe", "nvl": "NVL", "oam": "OAM"}

@@ -57,7 +57,7 @@ class ShapeDemand:
 class InferenceWorkload:
     """One model to serve: the shapes of its requests, its SLO, and the dtypes its owner allows.
 
-    `precisions` empty means `auto`: the model's native dtype, and FP8 for a 16-bit model where the hardware computes it.
+    `precisions` empty means `auto`: the model's native dtype, and FP8 for a 16-bit model where hardware has it.
     `context_tokens` is the longest request (input + output) that must fit; None = the longest shape.
     """
 
