@@ -20,6 +20,9 @@ _FORM_FACTORS: Final = MappingProxyType(
     {"sxm": "SXM", "sxm2": "SXM", "sxm3": "SXM", "sxm4": "SXM", "sxm5": "SXM", "sxm6": "SXM", "nvlink": "SXM"}
     | {"pcie": "PCIe", "pci": "PCIe", "nvl": "NVL", "oam": "OAM"}
 )
+_LABEL_TOLERANCE_GIB: Final = 0.75
+"""Labels are rounded: 22.5 and 22.35 GiB are both an A10G."""
+
 _PREFERENCE: Final = ("SXM", "OAM", "PCIe", "NVL")
 """Which form a bare family name means: sellers write `H100` and `H200` for SXM5, and name the others."""
 
@@ -98,6 +101,11 @@ def matches(name: str) -> tuple[Accelerator, ...]:
             hint = f"known variants of that family: {', '.join(a.name for a in family)}"
         raise UnknownName("accelerator", name, _suggestions(name), hint or "`costopt offers` lists the names")
     return tuple(sorted(found, key=_preference))
+
+
+def has_memory_label(accelerator: Accelerator, memory_gib: float) -> bool:
+    """Whether sellers write `memory_gib` for that variant: its label, or what its driver reports."""
+    return any(abs(memory_gib - label) < _LABEL_TOLERANCE_GIB for label in accelerator.memory_labels)
 
 
 def is_known(name: str) -> bool:
@@ -193,7 +201,7 @@ def _by_family() -> Mapping[str, tuple[Accelerator, ...]]:
 def _agrees(accelerator: Accelerator, parsed: _Parsed) -> bool:
     if parsed.form_factor is not None and parsed.form_factor != accelerator.form_factor:
         return False
-    return parsed.memory is None or any(abs(parsed.memory - label) < 0.75 for label in accelerator.memory_labels)
+    return parsed.memory is None or has_memory_label(accelerator, parsed.memory)
 
 
 def _preference(accelerator: Accelerator) -> tuple[int, float]:

@@ -3,8 +3,7 @@
 import re
 from typing import Final
 
-from providers.accelerators import Accelerator, matches
-from providers.errors import UnknownName
+from providers.accelerators import Accelerator, has_memory_label, matches
 from providers.offers import InstanceType, Trait
 
 _LINKED_FORMS: Final = frozenset({"SXM", "OAM", "TPU", "Trn", "Inf"})
@@ -38,6 +37,7 @@ def describe(
     accelerator_label: str,
     accelerator_count: float,
     *,
+    accelerator_memory_gib: float | None = None,
     vcpus: float | None = None,
     memory_gib: float | None = None,
     bridged: bool = False,
@@ -46,10 +46,11 @@ def describe(
 ) -> InstanceType:
     """The instance type that a seller means by `name` with `accelerator_count` devices labelled so.
 
+    `accelerator_memory_gib`, where the seller states it, tells variants apart and must be that of the accelerator.
     `bridged` says that the offer states NVLink bridges between its cards.
-    Raises UnknownName for an accelerator without facts and ValueError for an impossible count.
+    Raises UnknownName for an accelerator without facts and ValueError for an impossible count or memory.
     """
-    accelerator = accelerator_of(provider, name, accelerator_label)
+    accelerator = accelerator_of(provider, name, accelerator_label, accelerator_memory_gib)
     return InstanceType(
         provider=provider,
         name=name,
@@ -63,18 +64,21 @@ def describe(
     )
 
 
-def accelerator_of(provider: str, instance_type: str, label: str) -> Accelerator:
+def accelerator_of(
+    provider: str, instance_type: str, label: str, accelerator_memory_gib: float | None = None
+) -> Accelerator:
     """The variant behind a seller's label on that machine: `A100-80GB` is a PCIe card on Azure's NC types.
 
-    Raises UnknownName when no facts are known for the label.
+    Raises UnknownName when no facts are known for the label, ValueError when the stated memory is not a variant's.
     """
     found = matches(label)
     for seller, pattern, families in _PCIE_BY_MACHINE:
         if seller == provider and pattern.match(instance_type) and families & set(found[0].families):
-            cards = [a for a in found if a.form_factor == "PCIe"]
-            if not cards:
-                raise UnknownName("accelerator", f"{label} as a PCIe card", hint=f"on {provider} {instance_type}")
-            return cards[0]
+            found = tuple(a for a in found if a.form_factor == "PCIe")
+    if accelerator_memory_gib is not None:
+        found = tuple(a for a in found if has_memory_label(a, accelerator_memory_gib))
+    if not found:
+        raise ValueError(f"{instance_type}: no variant of {label} with {accelerator_memory_gib} GiB")
     return found[0]
 
 

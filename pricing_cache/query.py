@@ -1,0 +1,92 @@
+"""Turns the offers on file and a buyer's filters into the offers that may be bought, and a count of the others."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from pricing_cache.compiled import OfferBook
+from pricing_cache.snapshot import snapshot
+from providers.errors import UnknownName, nearest
+from providers.offers import PROVIDERS, Offer, PurchaseOption, Trait
+
+ASKED_FOR_TRAITS: Final = (Trait.COMMUNITY, Trait.ARM64, Trait.PREVIEW, Trait.RETIRED, Trait.CONFIDENTIAL)
+"""Traits that a careful buyer does not take unasked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What a buyer accepts. An empty set of providers, regions or accelerators accepts all.
+
+    `excluded_accelerators` maps a canonical name to the reason why it is left out unasked.
+    """
+
+    providers: frozenset[str] = frozenset()
+    regions: frozenset[str] = frozenset()
+    accelerators: frozenset[str] = frozenset()
+    purchase_options: frozenset[PurchaseOption] = frozenset({PurchaseOption.ON_DEMAND})
+    traits: frozenset[Trait] = frozenset()
+    fractional: bool = False
+    excluded_accelerators: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The offers that pass, and how many did not, by reason."""
+
+    offers: tuple[Offer, ...]
+    rejections: Mapping[str, int]
+
+
+def current_offers() -> OfferBook:
+    """The offers that can be bought now, as far as is known here."""
+    return snapshot()
+
+
+def select(offers: Iterable[Offer], filters: Filters) -> Selection:
+    """The offers that pass all filters; each of the others is counted under the first reason that it meets."""
+    rejections: Counter[str] = Counter()
+    kept: list[Offer] = []
+    for offer in offers:
+        reason = _reason_against(offer, filters)
+        if reason is None:
+            kept.append(offer)
+        else:
+            rejections[reason] += 1
+    return Selection(offers=tuple(kept), rejections=MappingProxyType(dict(rejections)))
+
+
+def check_names(book: OfferBook, filters: Filters) -> None:
+    """Raises UnknownName, with suggestions, for a provider or region that no offer has."""
+    for provider in sorted(filters.providers):
+        if provider not in PROVIDERS:
+            raise UnknownName("provider", provider, nearest(provider, PROVIDERS), f"known: {', '.join(PROVIDERS)}")
+    known = {offer.region for offer in book.offers if offer.region}
+    for region in sorted(filters.regions - known):
+        raise UnknownName("region", region, nearest(region, known), "`costopt offers` lists the regions")
+
+
+def known_regions(offers: Iterable[Offer]) -> tuple[str, ...]:
+    """Region ids that offers have, sorted."""
+    return tuple(sorted({offer.region for offer in offers if offer.region}))
+
+
+def _reason_against(offer: Offer, filters: Filters) -> str | None:
+    kind = offer.instance_type
+    if filters.providers and kind.provider not in filters.providers:
+        return "other provider"
+    if filters.accelerators and kind.accelerator not in filters.accelerators:
+        return "other accelerator"
+    if filters.regions and offer.region not in filters.regions:
+        return "other region" if offer.region else "price without a region"
+    if offer.purchase_option not in filters.purchase_options:
+        return f"other purchase option ({offer.purchase_option})"
+    for trait in ASKED_FOR_TRAITS:
+        if trait in kind.traits and trait not in filters.traits:
+            return f"{trait} machine, only taken when asked for"
+    if kind.is_fractional and not filters.fractional:
+        return "fraction of an accelerator"
+    if offer.in_stock is False:
+        return "out of stock when last asked"
+    return filters.excluded_accelerators.get(kind.accelerator)
