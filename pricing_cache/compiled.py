@@ -137,7 +137,9 @@ def _type_row(kind: InstanceType) -> tuple[Any, ...]:
 
 
 def _commitment_row(commitment: Commitment | None) -> tuple[Any, ...] | None:
-    return commitment and (commitment.kind.value, commitment.term_months, str(commitment.upfront_usd))
+    if commitment is None:
+        return None
+    return commitment.kind.value, commitment.term_months, str(commitment.upfront_usd), commitment.variant
 
 
 def _offers(data: Mapping[str, Any]) -> tuple[Offer, ...]:
@@ -187,5 +189,5 @@ def _instance_type(row: list[Any]) -> InstanceType:
 def _commitment(row: list[Any] | None) -> Commitment | None:
     if row is None:
         return None
-    kind, term_months, upfront = row
-    return Commitment(kind=CommitmentKind(kind), term_months=term_months, upfront_usd=Decimal(upfront))
+    kind, term_months, upfront, variant = row
+    return Commitment(kind=CommitmentKind(kind), term_months=term_months, upfront_usd=Decimal(upfront), variant=variant)

@@ -92,11 +92,16 @@ class InstanceType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commitment:
-    """What a reserved offer binds to: kind, term, and what is paid at its start for one instance."""
+    """What a reserved offer binds to: kind, term, and what is paid at its start for one instance.
+
+    `variant` tells commitments of one kind and term apart (`all upfront`, `compute`); empty = the plain one, which
+    binds to the instance type and is paid by the hour.
+    """
 
     kind: CommitmentKind
     term_months: int
     upfront_usd: Decimal = Decimal(0)
+    variant: str = ""
 
     def __post_init__(self) -> None:
         if self.term_months < 1 or not self.upfront_usd >= 0:
@@ -156,7 +161,7 @@ class Offer:
             zone=self.zone or "",
             purchase_option=self.purchase_option,
             commitment_kind=self.commitment.kind if self.commitment else "",
-            upfront=bool(self.commitment and self.commitment.upfront_usd),
+            commitment_variant=self.commitment.variant if self.commitment else "",
         )
 
 
@@ -170,9 +175,9 @@ class OfferKey:
     zone: str
     purchase_option: str
     commitment_kind: str
-    upfront: bool
+    commitment_variant: str
 
     def __str__(self) -> str:
         place = self.zone or self.region or "-"
-        commitment = f"/{self.commitment_kind}" + ("+upfront" if self.upfront else "") if self.commitment_kind else ""
+        commitment = "".join(f"/{part}" for part in (self.commitment_kind, self.commitment_variant) if part)
         return f"{self.provider}/{self.instance_type}/{place}/{self.purchase_option}{commitment}"
