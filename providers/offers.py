@@ -114,7 +114,8 @@ class Offer:
 
     `usd_per_hour` is the effective price of one whole instance: what is paid by the hour plus the commitment's
     upfront spread over its term. `region` is the seller's own id; None where the price is not regional.
-    `observed_on` None = the source has no date: treat as stale. `in_stock` is three-valued: None = not known.
+    `observed_on` None = the source has no date: treat as stale. `effective_from` is the day from which the seller
+    charges it, where the seller says so. `in_stock` is three-valued: None = not known.
     `row_ids` are the provider's own identifiers behind the price. Raises ValueError when a field breaks that.
     """
 
@@ -127,6 +128,7 @@ class Offer:
     source: str
     commitment: Commitment | None = None
     in_stock: bool | None = None
+    effective_from: date | None = None
     row_ids: tuple[str, ...] = ()
     notes: str = ""
 
