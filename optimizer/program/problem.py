@@ -1,4 +1,4 @@
-"""The integer program's input and output as plain numbers: what is for sale, what can serve, what is asked for, what was chosen.
+"""The integer program's input and output as plain numbers: what is for sale, what can serve, what was chosen.
 
 Vocabulary of the program (per workload w, shape b, period t, offer o, hardware class k, candidate c):
 
@@ -23,6 +23,11 @@ QuotaUnit = Literal["instances", "accelerators"]
 
 BY_PERIOD: frozenset[str] = frozenset({"on_demand", "spot"})
 """Purchase options that can be bought for single periods; all others are kept and paid in every hour."""
+
+
+def _require(holds: bool, what: str, value: object, hint: str) -> None:
+    if not holds:
+        raise InvalidValue(what, value, hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +70,7 @@ class ProgramOffer:
         _require(self.maximum is None or self.maximum >= 0, f"maximum of {self.id}", self.maximum, "at least 0 or None")
         _require(self.minimum_order >= 1, f"minimum order of {self.id}", self.minimum_order, "at least 1")
         _require(
-            0 <= self.committed and (self.maximum is None or self.committed <= self.maximum),
+            self.committed >= 0 and (self.maximum is None or self.committed <= self.maximum),
             f"committed units of {self.id}",
             self.committed,
             "between 0 and the maximum",
@@ -91,7 +96,7 @@ class ProgramOffer:
 class ProgramCandidate:
     """A way to run one replica of a workload on one hardware class.
 
-    `requests_per_s[b]` is what a replica serves of shape b alone within the SLO; a shape that it cannot serve is absent.
+    `requests_per_s[b]` is what a replica serves of shape b alone within the SLO; a shape it cannot serve is absent.
     `boot_hours` is paid per start before the replica serves: machine boot and model load.
     """
 
@@ -115,7 +120,7 @@ class ProgramCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramWorkload:
-    """What must be served: `demand[t][b]` requests/s of shape b in period t, in the order of `Problem.periods` and `shapes`.
+    """What must be served: `demand[t][b]` requests/s of shape b in period t, in the order of the problem's periods.
 
     minimum_replicas            replicas in every period, whatever the demand
     minimum_replicas_by_region  the same per region
@@ -147,7 +152,7 @@ class ProgramWorkload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """A stretch of the cycle (a day, a week) that repeats: `hours` long, in the order in which they follow each other."""
+    """A stretch of the cycle (a day, a week) that repeats; periods follow each other in the order given."""
 
     id: str
     hours: float
@@ -158,7 +163,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """At most `maximum` instances or accelerators at any time over the offers that match every field that is not None."""
+    """At most `maximum` instances or accelerators at any time over the offers that match every field given."""
 
     id: str
     maximum: int
@@ -195,11 +200,12 @@ class Limits:
 
     budget_usd_per_month   over a month of 730 hours
     max_accelerators       at any time, over all offers
-    max_spot_share         spot accelerators / all accelerators, in every period
-    min_providers          providers with at least one unit kept or bought
-    max_provider_share     one provider's part of the spend
-    spare_replicas         in every period the demand is still served after this many units of any one hardware class are lost
-                           (1: survives the loss of the largest instance)
+    max_spot_share         in every period, spot's part of the accelerators and of each workload's load: without any
+                           spot unit the rest still serves 1 - share of the demand
+    max_provider_share     the same for each provider
+    min_providers          providers that run at least one replica, in every period
+    spare_replicas         in every period each workload's demand is still served after losing as many replicas of any
+                           one candidate as this many units can hold (1: survives the loss of the largest instance)
     minimum_hours_up       a unit bought by the period stays at least so long
     """
 
@@ -227,7 +233,7 @@ class Problem:
     periods and workloads stays as `demand` has it.
 
     utilisation    rho: the part of a replica's capacity that may be used (head-room for peaks)
-    spot_margin    the part of spot capacity that is taken as lost to interruptions
+    spot_margin    the part of a replica's capacity that is taken as lost to interruptions where it runs on spot
     horizon_hours  how long the need lasts: a longer commitment is paid to its end. None: at least as long as any term
     """
 
@@ -312,8 +318,8 @@ class Shortfall:
 class Solution:
     """What was chosen and what was proven.
 
-    status         optimal: proven within 1e-6; within_gap: proven within the gap asked for; feasible: a limit stopped the
-                   solver first; infeasible: no plan exists
+    status         optimal: proven within 1e-6; within_gap: proven within the gap asked for; feasible: a limit stopped
+                   the solver first; infeasible: no plan exists
     kept           n_o by offer id, zeros left out
     bought         m_ot by (offer id, period id)
     replicas       r_ct by (candidate id, period id)
@@ -349,8 +355,3 @@ class Solution:
     def units(self, offer: str, period: str) -> int:
         """Units of an offer in a period, kept and bought."""
         return self.kept.get(offer, 0) + self.bought.get((offer, period), 0)
-
-
-def _require(holds: bool, what: str, value: object, hint: str) -> None:
-    if not holds:
-        raise InvalidValue(what, value, hint)

@@ -1,0 +1,52 @@
+"""Collects the columns and rows of a mixed-integer linear program as plain numbers, free of any solver."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import inf
+
+Term = tuple[int, float]
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """lower <= sum of coefficient x column <= upper; one of the two is infinite, or both are equal."""
+
+    terms: list[Term]
+    lower: float
+    upper: float
+
+
+@dataclass(slots=True)
+class LinearProgram:
+    """minimise sum cost_j x_j subject to rows and lower_j <= x_j <= upper_j, x_j integer where `integer[j]`."""
+
+    cost: list[float] = field(default_factory=list)
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    integer: list[bool] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+
+    def column(self, *, cost: float = 0.0, lower: float = 0.0, upper: float = inf, integer: bool = False) -> int:
+        """Append a column; return its index."""
+        self.cost.append(cost)
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.integer.append(integer)
+        return len(self.cost) - 1
+
+    def at_least(self, terms: Iterable[Term], bound: float) -> None:
+        self.rows.append(Row(terms=_merged(terms), lower=bound, upper=inf))
+
+    def at_most(self, terms: Iterable[Term], bound: float) -> None:
+        self.rows.append(Row(terms=_merged(terms), lower=-inf, upper=bound))
+
+    def equal(self, terms: Iterable[Term], value: float) -> None:
+        self.rows.append(Row(terms=_merged(terms), lower=value, upper=value))
+
+
+def _merged(terms: Iterable[Term]) -> list[Term]:
+    """One term per column: solvers disagree on what a repeated column means."""
+    total: dict[int, float] = {}
+    for column, coefficient in terms:
+        total[column] = total.get(column, 0.0) + coefficient
+    return [(column, coefficient) for column, coefficient in total.items() if coefficient != 0.0]
