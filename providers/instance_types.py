@@ -40,6 +40,7 @@ def describe(
     accelerator_memory_gib: float | None = None,
     vcpus: float | None = None,
     memory_gib: float | None = None,
+    network_gbit_per_s: float | None = None,
     bridged: bool = False,
     hosts: int = 1,
     traits: frozenset[Trait] = frozenset(),
@@ -59,6 +60,7 @@ def describe(
         link=_link(accelerator, accelerator_count, bridged=bridged),
         vcpus=vcpus,
         memory_gib=memory_gib,
+        network_gbit_per_s=network_gbit_per_s,
         hosts=hosts,
         traits=traits | _traits(provider, name, accelerator),
     )
