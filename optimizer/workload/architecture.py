@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from providers.errors import UnknownName, nearest
 
@@ -213,6 +213,14 @@ def resolve_model(text: str) -> Architecture:
             "model", text, _suggestions(wanted), "give a size, an alias, a Hugging Face id or a config.json"
         )
     return found
+
+
+def architecture_from_config(config: Mapping[str, Any], name: str) -> Architecture:
+    """The architecture that a parsed `config.json` describes, see `optimizer.workload.model_config`."""
+    # Imported here: most runs name a model of the table, and the reader of configurations builds on this module.
+    from optimizer.workload.model_config import read_config
+
+    return read_config(config, name)
 
 
 @cache

@@ -43,7 +43,7 @@ _QUANTISATIONS: Final = {
 _DTYPES: Final = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
-def architecture_from_config(config: Mapping[str, Any], name: str) -> Architecture:
+def read_config(config: Mapping[str, Any], name: str) -> Architecture:
     """The architecture that a `config.json` describes; `name` is what to call it.
 
     Nested text configurations (`text_config`, of multimodal checkpoints) are read; the vision tower is not in it and

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.workload.architecture import models
-from optimizer.workload.model_config import architecture_from_config
+from optimizer.workload.architecture import architecture_from_config, models
 from providers.errors import InvalidValue, UsageError
 
 
