@@ -105,3 +105,8 @@ def allreduce_seconds(message_bytes: float, ranks: int, link: str, link_gb_per_s
     if link in ("pcie", "none"):
         return 30e-6 + volume / (0.6 * 1e9 * min(link_gb_per_s, 64.0) / 2)
     return 10e-6 + volume / (0.7 * 1e9 * link_gb_per_s / 2)
+
+
+def is_calibrated(accelerator: Accelerator) -> bool:
+    """Whether published measurements stand behind the estimates: GPUs yes; TPU, Trainium, Inferentia, Gaudi not yet."""
+    return accelerator.vendor in ("NVIDIA", "AMD")
