@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -28,7 +28,7 @@ class Filters:
     purchase_options: frozenset[PurchaseOption] = frozenset({PurchaseOption.ON_DEMAND})
     traits: frozenset[Trait] = frozenset()
     fractional: bool = False
-    excluded_accelerators: Mapping[str, str] = MappingProxyType({})
+    excluded_accelerators: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

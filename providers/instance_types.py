@@ -57,7 +57,7 @@ def describe(
         name=name,
         accelerator=accelerator.name,
         accelerator_count=accelerator_count,
-        link=_link(accelerator, accelerator_count, bridged=bridged),
+        link=usual_link(accelerator, accelerator_count, bridged=bridged),
         vcpus=vcpus,
         memory_gib=memory_gib,
         network_gbit_per_s=network_gbit_per_s,
@@ -89,7 +89,8 @@ def is_sold_on_demand(provider: str, instance_type: str) -> bool:
     return not any(p == provider and pattern.match(instance_type) for p, pattern in _NOT_SOLD_ON_DEMAND)
 
 
-def _link(accelerator: Accelerator, count: float, *, bridged: bool) -> str:
+def usual_link(accelerator: Accelerator, count: float, *, bridged: bool = False) -> str:
+    """What joins `count` devices inside one machine, as sellers build them: cards without bridges unless `bridged`."""
     if count <= 1:
         return "none"
     if accelerator.form_factor in _LINKED_FORMS:

@@ -1,0 +1,96 @@
+"""Turns the words that flags take into the objects that they mean, or into an error with suggestions."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from optimizer.workload.architecture import Architecture, architecture_from_config, resolve_model
+from providers.accelerators import matches
+from providers.errors import UnknownName, UsageError, nearest
+from providers.offers import PurchaseOption, Trait
+
+UNCALIBRATED: Final = "uncalibrated"
+FORMATS: Final = ("table", "json", "csv", "md")
+TASKS: Final = ("infer",)
+_MAX_CONFIG_BYTES: Final = 10_000_000
+
+
+def one_of(kind: str, value: str, known: Sequence[str]) -> str:
+    """`value` if it is known. Raises UnknownName."""
+    if value not in known:
+        raise UnknownName(kind, value, nearest(value, known), f"known: {', '.join(known)}")
+    return value
+
+
+def architecture(model: str) -> Architecture:
+    """The model that a size, alias, id or path means. A path is one with a separator that exists, or ends in .json.
+
+    Raises UnknownName, or UsageError for a file that is not a model's config.
+    """
+    path = Path(model).expanduser()
+    if path.suffix == ".json" or path.is_dir() or model.startswith((".", "/", "~")):
+        return _from_file(path)
+    return resolve_model(model)
+
+
+def _from_file(path: Path) -> Architecture:
+    file = path / "config.json" if path.is_dir() else path
+    if not file.exists():
+        raise UsageError(f"model file {str(file)!r} does not exist; give a config.json or the folder that has it")
+    if file.stat().st_size > _MAX_CONFIG_BYTES:
+        raise UsageError(f"model file {str(file)!r} has {file.stat().st_size} bytes: that is no config.json")
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"model file {str(file)!r} is not valid JSON ({error}); download it again") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"model file {str(file)!r} holds a {type(content).__name__}, not an object")
+    name = file.parent.resolve().name or file.stem
+    try:
+        return architecture_from_config(content, name)
+    except UsageError as error:
+        raise UsageError(f"model file {str(file)!r}: {error}") from None
+
+
+def accelerators(names: Iterable[str] | None) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Canonical names that the filters mean, and a line for each name that means several. Raises UnknownName."""
+    found: set[str] = set()
+    remarks = []
+    for name in names or ():
+        variants = [accelerator.name for accelerator in matches(name)]
+        found.update(variants)
+        if len(variants) > 1:
+            remarks.append(f"--gpu {name} means {', '.join(variants)}")
+    return frozenset(found), tuple(remarks)
+
+
+def purchase_options(words: Iterable[str] | None) -> frozenset[PurchaseOption]:
+    """The options that the words mean, written with `-` or `_`; on demand without words. Raises UnknownName."""
+    known = {option.value.replace("_", "-"): option for option in PurchaseOption}
+    chosen = {known[one_of("purchase option", word.replace("_", "-"), tuple(known))] for word in words or ()}
+    return frozenset(chosen or {PurchaseOption.ON_DEMAND})
+
+
+def includes(words: Iterable[str] | None) -> tuple[frozenset[Trait], bool]:
+    """Traits that are accepted, and whether uncalibrated accelerators are. Raises UnknownName."""
+    known = (*(trait.value for trait in Trait), UNCALIBRATED)
+    chosen = {one_of("kind to include", part.strip(), known) for word in words or () for part in word.split(",")}
+    return frozenset(Trait(word) for word in chosen - {UNCALIBRATED}), UNCALIBRATED in chosen
+
+
+def precisions(words: Iterable[str] | None) -> tuple[str, ...]:
+    """The allowed dtypes by canonical name, empty for `auto`. Raises UnknownName."""
+    from optimizer.sizing.dtypes import weight_format
+
+    chosen = [part.strip() for word in words or () for part in word.split(",")]
+    if "auto" in chosen:
+        if len(set(chosen)) > 1:
+            raise UsageError(f"--precision auto cannot be combined with {', '.join(p for p in chosen if p != 'auto')}")
+        return ()
+    return tuple(dict.fromkeys(weight_format(word).name for word in chosen))
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """A JSON document as it is printed."""
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,160 @@
+"""`costopt plan`: the cheapest plan for a workload, or the most throughput for a budget."""
+
+import time
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from optimizer.cli import options
+from optimizer.cli.exits import ExitCode
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def plan(
+    model: options.Model,
+    task: options.Task = "infer",
+    rate: options.Rate = None,
+    budget: options.Budget = None,
+    input_tokens: options.InputTokens = 1000,
+    output_tokens: options.OutputTokens = 300,
+    context: options.Context = None,
+    ttft_ms: options.TtftMs = 2000.0,
+    tpot_ms: options.TpotMs = 100.0,
+    precision: options.Precision = None,
+    kv_precision: options.KvPrecision = None,
+    engine: options.Engine = "vllm",
+    gpu_memory_utilization: options.GpuMemoryUtilization = None,
+    max_utilization: Annotated[
+        float,
+        typer.Option("--max-utilization", metavar="SHARE", help="Load replicas to at most this part of capacity."),
+    ] = 0.8,
+    provider: options.Provider = None,
+    region: options.Region = None,
+    gpu: options.Gpu = None,
+    purchase: options.Purchase = None,
+    include: options.Include = None,
+    max_gpus: Annotated[int | None, typer.Option("--max-gpus", metavar="N", help="Most accelerators in all.")] = None,
+    max_spot_share: Annotated[
+        float | None,
+        typer.Option("--max-spot-share", metavar="SHARE", help="Most of the accelerators that may be spot."),
+    ] = None,
+    min_providers: Annotated[
+        int, typer.Option("--min-providers", metavar="N", help="Providers that must take part.")
+    ] = 0,
+    max_provider_share: Annotated[
+        float | None,
+        typer.Option("--max-provider-share", metavar="SHARE", help="Most of the spend that one provider may get."),
+    ] = None,
+    spare_replicas: Annotated[
+        int, typer.Option("--spare-replicas", metavar="N", help="Instances of one kind whose loss the plan survives.")
+    ] = 0,
+    max_age: options.MaxAge = "30d",
+    solver: Annotated[
+        str, typer.Option("--solver", metavar="NAME", help="auto, highs, cbc, or another that PuLP finds.")
+    ] = "auto",
+    gap: Annotated[
+        float, typer.Option("--gap", metavar="SHARE", help="Relative gap at which the solver may stop.")
+    ] = 0.0,
+    max_nodes: Annotated[
+        int | None, typer.Option("--max-nodes", metavar="N", help="Most nodes that the solver explores.")
+    ] = None,
+    require_optimal: Annotated[
+        bool, typer.Option("--require-optimal", help="Exit with 5 if the plan is not proven optimal or within the gap.")
+    ] = False,
+    format_: options.Format = "table",
+    output: options.Output = "-",
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show the arithmetic and why the plan beat the runner-up.")
+    ] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show every alternative, also those that do not fit.")
+    ] = False,
+    timing: Annotated[bool, typer.Option("--timing", help="Show where the time went.")] = False,
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> int:
+    """The cheapest plan for a workload (--rate), or the most requests/s that a budget buys (--budget).
+
+    Prices are those on file: nothing is fetched. Every figure of speed or memory is an estimate.
+    """
+    started = time.perf_counter()
+    from optimizer.cli import choices, market_view, plan_output, values
+    from optimizer.cli.settings import today
+    from optimizer.cli.streams import say, write_result
+    from optimizer.plans.planner import Request
+    from optimizer.plans.planner import plan as make_plan
+    from optimizer.program.problem import Limits, SolverOptions
+    from optimizer.workload.workload import SLO, InferenceWorkload, RequestShape, ShapeDemand
+
+    choices.one_of("task", task, choices.TASKS)
+    choices.one_of("format", format_, choices.FORMATS)
+    values.positive("--rate", rate)
+    view = market_view.MarketView(
+        providers=frozenset(provider or ()),
+        regions=frozenset(region or ()),
+        gpus=tuple(gpu or ()),
+        purchase_options=choices.purchase_options(purchase),
+        include=tuple(include or ()),
+    )
+    workload = InferenceWorkload(
+        name="workload",
+        model=model,
+        demands=(
+            ShapeDemand(
+                shape=RequestShape(input_tokens=input_tokens, output_tokens=output_tokens), requests_per_s=rate
+            ),
+        ),
+        slo=SLO(ttft_ms=ttft_ms, tpot_ms=tpot_ms),
+        precisions=choices.precisions(precision),
+        kv_precision=kv_precision,
+        context_tokens=context,
+        utilization=max_utilization,
+    )
+    architecture = choices.architecture(model)
+    budget_usd = values.money("--budget", budget)
+    max_age_days = values.duration_hours("--max-age", max_age) / 24
+    imported = time.perf_counter()
+    offers = market_view.load(view)
+    loaded = time.perf_counter()
+    result = make_plan(
+        Request(
+            workload=workload,
+            architecture=architecture,
+            budget_usd_per_month=budget_usd,
+            offers=offers.eligible,
+            offers_on_file=offers.on_file,
+            rejections=offers.rejections,
+            today=today(),
+            max_age_days=int(max_age_days),
+            limits=Limits(
+                max_accelerators=max_gpus,
+                max_spot_share=max_spot_share,
+                min_providers=min_providers,
+                max_provider_share=max_provider_share,
+                spare_replicas=spare_replicas,
+            ),
+            solver_options=SolverOptions(solver=solver, gap=gap, max_nodes=max_nodes),
+            pools=offers.pools,
+            engine=engine,
+            gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),
+            assumptions=(*plan_output.assumptions(workload, architecture, model, engine), *offers.remarks),
+            warnings=offers.warnings,
+        )
+    )
+    if timing:
+        own = {"import_s": imported - started, "load_s": loaded - imported}
+        result = replace(result, timing_s={**own, **result.timing_s})
+    write_result(plan_output.render(result, format_, explained=explain, everything=show_all), output)
+    say(plan_output.remarks(result, format_), quiet=quiet)
+    return _exit_code(result.status, require_optimal=require_optimal)
+
+
+def _exit_code(status: str, *, require_optimal: bool) -> int:
+    if status == "infeasible":
+        return ExitCode.INFEASIBLE
+    if require_optimal and status not in ("optimal", "within_gap"):
+        return ExitCode.NOT_PROVEN
+    return ExitCode.DONE

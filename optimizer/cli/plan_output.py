@@ -1,0 +1,269 @@
+"""Turns a plan into what is printed: tables, JSON, CSV or Markdown."""
+
+from collections.abc import Iterator
+
+from optimizer.cli.choices import json_text
+from optimizer.cli.tables import Table, csv_text, markdown, terminal
+from optimizer.plans.document import offer_document, plan_document
+from optimizer.plans.explain import describe_fleet, explain
+from optimizer.plans.plan import Alternative, Fleet, Plan
+from optimizer.workload.architecture import Architecture
+from optimizer.workload.workload import InferenceWorkload
+
+_KIND_TITLES = {
+    "provider": "one provider only",
+    "accelerator": "one accelerator only",
+    "purchase_option": "bought otherwise",
+    "precision": "other precision",
+    "include": "more kinds of machine",
+}
+
+
+def render(plan: Plan, format_: str, *, explained: bool, everything: bool) -> str:
+    """The plan in one of the formats."""
+    if format_ == "json":
+        document = plan_document(plan)
+        if explained:
+            document["explanation"] = explain(plan)
+        return json_text(document)
+    if format_ == "csv":
+        return _csv(plan)
+    parts = list(_parts(plan, explained=explained, everything=everything))
+    return terminal(parts) if format_ == "table" else markdown(parts)
+
+
+def assumptions(workload: InferenceWorkload, model: Architecture, asked_for: str, engine: str) -> tuple[str, ...]:
+    """What was assumed where nothing was said, as lines."""
+    shape = workload.demands[0].shape
+    precision = ", ".join(workload.precisions) or (
+        f"auto (the model's {model.native_dtype}, and fp8 for a 16-bit model where the hardware computes it)"
+    )
+    return (
+        f"model {asked_for} is {model.hf_id} ({model.params_total / 1e9:.2f} B parameters)",
+        f"requests of {shape.input_tokens} input and {shape.output_tokens} output tokens",
+        f"time to first token at most {workload.slo.ttft_ms:g} ms, per output token {workload.slo.tpot_ms:g} ms",
+        f"replicas loaded to at most {workload.utilization:.0%} of capacity",
+        f"precision {precision}; KV cache in {workload.kv_precision or '16 bit'}",
+        f"engine {engine}; speed and memory are estimates, with an 80 % interval beside each",
+        "a month has 730 hours; prices are list prices without tax, storage, egress and support",
+    )
+
+
+def remarks(plan: Plan, format_: str) -> Iterator[str]:
+    """Lines for standard error: warnings where the result on stdout does not carry them for a person."""
+    if format_ in ("json", "csv"):
+        yield from (f"warning: {warning}" for warning in plan.warnings)
+    if plan.status == "infeasible":
+        yield f"costopt: no feasible plan: {_shortfall_line(plan)}"
+
+
+def _csv(plan: Plan) -> str:
+    columns = list(_CSV_COLUMNS)
+    rows = []
+    for item in plan.fleet.instances if plan.fleet else ():
+        document = offer_document(item.offer)
+        commitment = document.pop("commitment") or {}
+        document |= {f"commitment_{key}": value for key, value in commitment.items()}
+        document |= {"count": item.count, "total_usd_per_hour": str(item.usd_per_hour)}
+        rows.append([document.get(column) for column in columns])
+    return csv_text(columns, rows)
+
+
+_CSV_COLUMNS = (
+    "provider",
+    "instance_type",
+    "region",
+    "zone",
+    "purchase_option",
+    "commitment_kind",
+    "commitment_term_months",
+    "commitment_upfront_usd",
+    "accelerator",
+    "accelerator_count",
+    "count",
+    "usd_per_hour",
+    "usd_per_month",
+    "total_usd_per_hour",
+    "as_of",
+    "source",
+)
+
+
+def _parts(plan: Plan, *, explained: bool, everything: bool) -> Iterator[Table | str]:
+    yield _headline(plan)
+    if plan.fleet is not None:
+        yield _instances(plan.fleet)
+        yield _replicas(plan, plan.fleet)
+        yield _totals(plan, plan.fleet)
+    if plan.cheapest is not None and plan.fleet is not None:
+        cheapest = plan.cheapest
+        yield (
+            f"Cheapest that runs the model at all: {cheapest.usd_per_month:,.2f} USD/month, "
+            f"{_capacity(cheapest) * plan.workload.utilization:.2f} requests/s: {describe_fleet(cheapest)}"
+        )
+    if plan.status == "infeasible":
+        yield from _remedies(plan)
+    yield _alternatives(plan, everything=everything)
+    if explained:
+        yield "\n".join(explain(plan))
+    yield "Assumed:\n" + "\n".join(f"  - {line}" for line in plan.assumptions)
+    if plan.warnings:
+        yield "Warnings:\n" + "\n".join(f"  - {line}" for line in plan.warnings)
+    if plan.timing_s:
+        yield "Time: " + ", ".join(f"{key} {value:.3f}" for key, value in plan.timing_s.items())
+    yield _footer(plan)
+
+
+def _headline(plan: Plan) -> str:
+    proof = plan.proof
+    if plan.fleet is None:
+        return f"No feasible plan for {plan.architecture.hf_id}: {_shortfall_line(plan)}"
+    gap = "" if proof.gap is None else f", proven gap {proof.gap:.2%}"
+    if plan.objective == "max_throughput":
+        what = f"{plan.fleet.requests_per_s:.2f} requests/s for {plan.fleet.usd_per_month:,.2f} USD/month"
+        what += f" of {plan.budget_usd_per_month:,.2f}"
+    else:
+        what = f"{plan.fleet.usd_per_month:,.2f} USD/month for {plan.fleet.requests_per_s:.2f} requests/s"
+    return f"{plan.architecture.hf_id}: {what} ({plan.status.replace('_', ' ')}{gap}, {proof.solver})"
+
+
+def _shortfall_line(plan: Plan) -> str:
+    if not plan.shortfalls:
+        return "no offer can run it within the limits; the reasons are counted below"
+    return "; ".join(
+        f"{s.limit} is short by {s.needed - s.available:,.2f} {s.unit} "
+        f"(needed {s.needed:,.2f}, available {s.available:,.2f})"
+        for s in plan.shortfalls
+    )
+
+
+def _instances(fleet: Fleet) -> Table:
+    rows = [
+        (
+            str(item.count),
+            item.offer.provider,
+            item.offer.instance_type.name,
+            item.offer.zone or item.offer.region or "any",
+            f"{item.offer.instance_type.accelerator_count:g} x {item.offer.instance_type.accelerator}",
+            item.offer.purchase_option.replace("_", " "),
+            f"{item.offer.usd_per_hour:,.4f}",
+            f"{item.offer.usd_per_month * item.count:,.2f}",
+            str(item.offer.observed_on or "no date"),
+        )
+        for item in fleet.instances
+    ]
+    columns = (
+        "count",
+        "provider",
+        "instance type",
+        "region",
+        "accelerators",
+        "bought",
+        "USD/h each",
+        "USD/month",
+        "as of",
+    )
+    return Table(title="Instances", columns=columns, rows=rows, right=frozenset({"count", "USD/h each", "USD/month"}))
+
+
+def _replicas(plan: Plan, fleet: Fleet) -> Table:
+    rows = [
+        (
+            str(group.count),
+            group.offer.instance_type.name,
+            group.candidate.precision,
+            str(group.candidate.layout),
+            f"{group.requests_per_s:.2f}",
+            f"{group.output_tokens_per_s:,.0f}",
+            f"{group.candidate.ttft_ms.value:,.0f}",
+            f"{group.candidate.tpot_ms.value:,.1f}",
+            f"{group.utilization:.0%}",
+        )
+        for group in fleet.replicas
+    ]
+    columns = (
+        "replicas",
+        "on",
+        "precision",
+        "layout",
+        "requests/s",
+        "output tok/s",
+        "TTFT ms",
+        "TPOT ms",
+        "load",
+    )
+    return Table(
+        title="Replicas (estimates)",
+        columns=columns,
+        rows=rows,
+        right=frozenset(columns) - {"on", "precision", "layout"},
+    )
+
+
+def _totals(plan: Plan, fleet: Fleet) -> str:
+    price = fleet.usd_per_million_output_tokens
+    tokens = "" if price is None else f", {price:,.2f} USD per million output tokens at that load"
+    return (
+        f"Total: {fleet.usd_per_hour:,.4f} USD/h, {fleet.usd_per_month:,.2f} USD/month, "
+        f"{fleet.accelerators} accelerators, {fleet.requests_per_s:.2f} requests/s{tokens}"
+    )
+
+
+def _remedies(plan: Plan) -> Iterator[Table | str]:
+    if plan.cheapest is not None:
+        yield f"Cheapest feasible: {plan.cheapest.usd_per_month:,.2f} USD/month: {describe_fleet(plan.cheapest)}"
+    if plan.suggestions:
+        rows = [(s.flag, f"{s.usd_per_month:,.2f}", s.note) for s in plan.suggestions]
+        columns = ("flag", "USD/month", "note")
+        yield Table(title="Would make it fit", columns=columns, rows=rows, right=frozenset({"USD/month"}))
+    if plan.rejections:
+        left_out = [(reason, str(count)) for reason, count in plan.rejections.items()]
+        yield Table(title="Left out", columns=("reason", "number"), rows=left_out, right=frozenset({"number"}))
+
+
+def _alternatives(plan: Plan, *, everything: bool) -> Table:
+    shown = [a for a in plan.alternatives if everything or (a.fleet is not None and a.within_budget)]
+    columns = ("alternative", "choice", "requests/s", "USD/month", "difference", "instances", "note")
+    rows = [_alternative_row(plan, a) for a in shown]
+    return Table(
+        title="Alternatives", columns=columns, rows=rows, right=frozenset({"requests/s", "USD/month", "difference"})
+    )
+
+
+def _alternative_row(plan: Plan, alternative: Alternative) -> tuple[str, ...]:
+    fleet = alternative.fleet
+    kind = _KIND_TITLES[alternative.kind]
+    if fleet is None:
+        return (kind, alternative.name, "-", "-", "-", "does not fit", alternative.note)
+    note = alternative.note if alternative.within_budget else "; ".join(filter(None, ["over budget", alternative.note]))
+    difference = "" if plan.fleet is None else _difference(plan, plan.fleet, fleet)
+    return (
+        kind,
+        alternative.name,
+        f"{fleet.requests_per_s:.2f}",
+        f"{fleet.usd_per_month:,.2f}",
+        difference,
+        describe_fleet(fleet),
+        note,
+    )
+
+
+def _difference(plan: Plan, chosen: Fleet, other: Fleet) -> str:
+    if plan.objective == "max_throughput":
+        return f"{other.requests_per_s / chosen.requests_per_s - 1:+.1%} requests/s" if chosen.requests_per_s else ""
+    return f"{other.usd_per_month - chosen.usd_per_month:+,.2f} USD"
+
+
+def _footer(plan: Plan) -> str:
+    prices = plan.prices
+    parts = [f"Prices of {prices.as_of_oldest or '?'} to {prices.as_of_newest or '?'}"]
+    parts.append(f"{prices.offers_considered:,} offers considered, {prices.offers_eligible:,} pass the filters")
+    if prices.stale:
+        parts.append(
+            f"{prices.stale:,} of those are older than {prices.max_age_days} days or undated: check before buying"
+        )
+    return "; ".join(parts)
+
+
+def _capacity(fleet: Fleet) -> float:
+    return sum(group.candidate.requests_per_s.value * group.count for group in fleet.replicas)

@@ -1,0 +1,89 @@
+"""Turns COSTOPT_* variables and configuration files into defaults of a command's options; a flag always wins.
+
+Order: flag, environment, `./costopt.toml`, the user's `config.toml`, built-in default. A file's top level holds options
+of any command, a table named after a command those of that command: `max-age = "7d"`, `[plan] region = ["us-east-1"]`.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from providers.errors import InvalidValue, UnknownName, UsageError, nearest
+
+_PREFIX: Final = "COSTOPT_"
+_PROJECT_FILE: Final = "costopt.toml"
+
+
+def default_map(command_name: str, command: Any) -> dict[str, Any]:
+    """Defaults by parameter name for a command, nearest source last in line first served.
+
+    Raises UnknownName for a key that is no option of the command, UsageError for a file that is not TOML.
+    """
+    parameters = {_flag(parameter): parameter for parameter in command.params if parameter.param_type_name == "option"}
+    defaults: dict[str, Any] = {}
+    for path in (_user_file(), Path(_PROJECT_FILE)):
+        defaults |= _from_file(path, command_name, parameters)
+    for flag, parameter in parameters.items():
+        value = os.environ.get(_PREFIX + flag.replace("-", "_").upper())
+        if value:
+            defaults[parameter.name] = value.split(",") if parameter.multiple else value
+    return defaults
+
+
+def now() -> datetime:
+    """The present moment, or COSTOPT_NOW (ISO 8601, UTC where no offset is given) for repeatable output."""
+    text = os.environ.get(_PREFIX + "NOW")
+    if not text:
+        return datetime.now(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidValue("COSTOPT_NOW", text, "write it like 2026-11-30 or 2026-11-30T12:00:00+00:00") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def today() -> date:
+    """The present day in UTC."""
+    return now().astimezone(UTC).date()
+
+
+def _flag(parameter: Any) -> str:
+    """The long flag without dashes: `max-age`."""
+    return str(max(parameter.opts, key=len)).lstrip("-")
+
+
+def _user_file() -> Path:
+    from platformdirs import user_config_path
+
+    return user_config_path("costopt", appauthor=False) / "config.toml"
+
+
+def _from_file(path: Path, command_name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    general = {key: value for key, value in content.items() if not isinstance(value, dict)}
+    own = content.get(command_name, {})
+    found = {key: value for key, value in general.items() if key in parameters}
+    _check(path, command_name, own, parameters)
+    return {parameters[key].name: _text(value) for key, value in (found | own).items()}
+
+
+def _check(path: Path, command_name: str, keys: Iterable[str], parameters: Mapping[str, Any]) -> None:
+    for key in keys:
+        if key not in parameters:
+            raise UnknownName(f"option in [{command_name}] of {path}", key, nearest(key, parameters))
+
+
+def _text(value: Any) -> Any:
+    """Values as a flag would give them: text, or a list of texts; switches stay true or false."""
+    if isinstance(value, bool):
+        return value
+    return [str(item) for item in value] if isinstance(value, list) else str(value)

@@ -1,0 +1,84 @@
+"""`costopt size`: does a model fit on an accelerator x count, how much memory does it take, how fast is it."""
+
+from typing import Annotated
+
+import typer
+
+from optimizer.cli import options
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def size(
+    model: options.Model,
+    gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Accelerator, by any of its names.")],
+    count: Annotated[
+        int, typer.Option("--count", metavar="N", min=1, help="Accelerators that the replica may use.")
+    ] = 1,
+    task: options.Task = "infer",
+    input_tokens: options.InputTokens = 1000,
+    output_tokens: options.OutputTokens = 300,
+    context: options.Context = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option("--concurrency", metavar="N", min=1, help="Running requests. Default: as many as the SLO allows."),
+    ] = None,
+    ttft_ms: options.TtftMs = 2000.0,
+    tpot_ms: options.TpotMs = 100.0,
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision", metavar="DTYPE", help="auto, fp32, bf16, fp16, fp8, int8, int4, fp4 or a GGUF type."
+        ),
+    ] = "auto",
+    kv_precision: options.KvPrecision = None,
+    tp: Annotated[int | None, typer.Option("--tp", metavar="N", min=1, help="Tensor-parallel degree.")] = None,
+    pp: Annotated[int | None, typer.Option("--pp", metavar="N", min=1, help="Pipeline stages.")] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", metavar="NAME", help="Serving engine. Default: vllm; llama.cpp for GGUF types."),
+    ] = None,
+    gpu_memory_utilization: options.GpuMemoryUtilization = None,
+    format_: options.Format = "table",
+    output: options.Output = "-",
+    quiet: options.Quiet = False,
+    verbose: options.Verbose = False,
+) -> None:
+    """Does it fit, how much memory does it take, how fast is it: one model on one accelerator x count.
+
+    The verdict is an estimate, and never changes the exit code.
+    """
+    from dataclasses import replace
+
+    from optimizer.cli import choices, size_output, values
+    from optimizer.cli.streams import write_result
+    from optimizer.sizing.layout import Hardware
+    from optimizer.sizing.serving import size_serving
+    from optimizer.workload.workload import SLO, RequestShape
+    from providers.accelerators import matches
+    from providers.instance_types import usual_link
+
+    choices.one_of("task", task, choices.TASKS)
+    choices.one_of("format", format_, choices.FORMATS)
+    architecture = choices.architecture(model)
+    variants = matches(gpu)
+    hardware = Hardware(accelerator=variants[0], count=count, link=usual_link(variants[0], count))
+    sized = size_serving(
+        architecture,
+        hardware,
+        shape=RequestShape(input_tokens=input_tokens, output_tokens=output_tokens),
+        slo=SLO(ttft_ms=ttft_ms, tpot_ms=tpot_ms),
+        precision=precision,
+        kv_precision=kv_precision,
+        engine=engine,
+        context_tokens=context,
+        concurrency=concurrency,
+        tp=tp,
+        pp=pp,
+        gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),
+    )
+    if len(variants) > 1:
+        others = ", ".join(variant.name for variant in variants[1:])
+        sized = replace(sized, assumptions=(f"{gpu} is taken as {variants[0].name}, not {others}", *sized.assumptions))
+    write_result(size_output.render(architecture, hardware, sized, format_, requests=concurrency or 1), output)

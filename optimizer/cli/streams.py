@@ -1,0 +1,43 @@
+"""Puts results on standard output or in a file, and everything else on standard error."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from providers.errors import UsageError
+
+
+def write_result(text: str, output: str) -> None:
+    """The result, whole: to stdout for `-`, else to the file in one step. Raises UsageError when it cannot."""
+    if output == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    path = Path(output)
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(temporary).chmod(0o666 & ~_umask())
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise UsageError(f"cannot write {output!r}: {error.strerror or error}; choose another --output") from None
+
+
+def say(lines: Iterable[str], *, quiet: bool) -> None:
+    """Lines for a person, on standard error."""
+    if not quiet:
+        for line in lines:
+            print(line, file=sys.stderr)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

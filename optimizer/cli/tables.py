@@ -1,0 +1,88 @@
+"""Turns rows into a table for a terminal, a pipe, CSV or Markdown."""
+
+import csv
+import io
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_PIPE_WIDTH: Final = 200
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A titled table; `right` names the columns that hold numbers."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: frozenset[str] = frozenset()
+
+
+def terminal(parts: Iterable[Table | str]) -> str:
+    """Tables and lines of text as one string: with colour and fitted to the window on a terminal, plain otherwise."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    tty = sys.stdout.isatty()
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        force_terminal=tty,
+        no_color=bool(os.environ.get("NO_COLOR")),
+        width=None if tty else _PIPE_WIDTH,
+        highlight=False,
+        legacy_windows=False,
+    )
+    for part in parts:
+        if isinstance(part, str):
+            console.print(Text(part), soft_wrap=not tty)
+            continue
+        table = RichTable(box=SIMPLE_HEAD, title=part.title or None, title_justify="left", title_style="bold")
+        for column in part.columns:
+            table.add_column(column, justify="right" if column in part.right else "left", overflow="fold")
+        for row in part.rows:
+            table.add_row(*(Text(cell) for cell in row))
+        console.print(table)
+    lines = (line.rstrip() for line in buffer.getvalue().splitlines())
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def markdown(parts: Iterable[Table | str]) -> str:
+    """Tables and lines of text as Markdown."""
+    blocks = []
+    for part in parts:
+        if isinstance(part, str):
+            blocks.append(part)
+            continue
+        head = "| " + " | ".join(part.columns) + " |"
+        rule = "| " + " | ".join("---:" if column in part.right else "---" for column in part.columns) + " |"
+        rows = ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in part.rows]
+        title = [f"## {part.title}", ""] if part.title else []
+        blocks.append("\n".join([*title, head, rule, *rows]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """One table as CSV; text that a spreadsheet would take for a formula is quoted with an apostrophe."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_defused(cell) for cell in row])
+    return buffer.getvalue()
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+
+def _defused(cell: object) -> object:
+    if cell is None:
+        return ""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell

@@ -1,0 +1,223 @@
+"""Turns a plan into the JSON document `costopt.plan`: money as decimal strings, physical quantities as numbers."""
+
+import math
+from collections.abc import Mapping
+from datetime import date
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any, Final
+
+from optimizer.plans.explain import memory_gib_per_accelerator
+from optimizer.plans.plan import Alternative, Fleet, Plan, PlannedInstances, PlannedReplicas
+from optimizer.sizing.document import number
+from optimizer.workload.workload import InferenceWorkload
+from providers.offers import Offer
+from providers.units import HOURS_PER_MONTH
+
+SCHEMA: Final = "costopt.plan"
+SCHEMA_VERSION: Final = "1.0"
+_CENT: Final = Decimal("0.01")
+_TOKEN_PRICE: Final = Decimal("0.0001")
+
+
+def plan_document(plan: Plan) -> dict[str, Any]:
+    """The document's keys are those of schema version 1.0; rates and latencies carry `low` and `high` beside them."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "schema_version": SCHEMA_VERSION,
+        "status": plan.status,
+        "objective": plan.objective,
+        "prices": {
+            "as_of_oldest": _day(plan.prices.as_of_oldest),
+            "as_of_newest": _day(plan.prices.as_of_newest),
+            "offers_considered": plan.prices.offers_considered,
+            "offers_eligible": plan.prices.offers_eligible,
+            "undated": plan.prices.undated,
+            "stale": plan.prices.stale,
+            "max_age_days": plan.prices.max_age_days,
+        },
+        "workloads": [_workload(plan, plan.workload)],
+        "budget_usd_per_month": _cents(plan.budget_usd_per_month),
+        **_fleet(plan.fleet, plan.workload),
+        "proof": _proof(plan),
+        "cheapest": None if plan.cheapest is None else _fleet(plan.cheapest, plan.workload),
+        "runner_up": None if plan.runner_up is None else _alternative(plan.runner_up, plan.fleet),
+        "alternatives": [_alternative(alternative, plan.fleet) for alternative in plan.alternatives],
+        "rejections": dict(plan.rejections),
+        "assumptions": list(plan.assumptions),
+        "warnings": list(plan.warnings),
+    }
+    if plan.status == "infeasible":
+        document["shortfalls"] = [
+            {"limit": s.limit, "needed": number(s.needed), "available": number(s.available), "unit": s.unit}
+            for s in plan.shortfalls
+        ]
+        document["suggestions"] = [
+            {"flag": s.flag, "usd_per_month": _cents(s.usd_per_month), "note": s.note} for s in plan.suggestions
+        ]
+    if plan.timing_s:
+        document["timing"] = {key: number(value) for key, value in plan.timing_s.items()}
+    return document
+
+
+def offer_document(offer: Offer) -> dict[str, Any]:
+    """One offer: what, where, how it is bought, at which dated price."""
+    kind = offer.instance_type
+    commitment = offer.commitment
+    return {
+        "provider": kind.provider,
+        "instance_type": kind.name,
+        "region": offer.region,
+        "zone": offer.zone,
+        "purchase_option": offer.purchase_option.value,
+        "commitment": None
+        if commitment is None
+        else {
+            "kind": commitment.kind.value,
+            "term_months": commitment.term_months,
+            "upfront_usd": str(commitment.upfront_usd),
+        },
+        "accelerator": kind.accelerator,
+        "accelerator_count": number(kind.accelerator_count),
+        "usd_per_hour": str(offer.usd_per_hour),
+        "usd_per_month": _cents(offer.usd_per_month),
+        "as_of": _day(offer.observed_on),
+        "source": offer.source,
+    }
+
+
+def _workload(plan: Plan, workload: InferenceWorkload) -> dict[str, Any]:
+    return {
+        "name": workload.name,
+        "model": plan.architecture.hf_id,
+        "parameters": round(plan.architecture.params_total),
+        "task": "infer",
+        "shapes": [
+            {
+                "input_tokens": demand.shape.input_tokens,
+                "output_tokens": demand.shape.output_tokens,
+                "requests_per_s": number(demand.requests_per_s),
+            }
+            for demand in workload.demands
+        ],
+        "slo": {"ttft_ms": number(workload.slo.ttft_ms), "tpot_ms": number(workload.slo.tpot_ms)},
+        "precisions": list(workload.precisions) or ["auto"],
+        "context_tokens": workload.needed_context_tokens,
+        "max_utilization": number(workload.utilization),
+    }
+
+
+def _fleet(fleet: Fleet | None, workload: InferenceWorkload) -> dict[str, Any]:
+    if fleet is None:
+        return {"instances": [], "replicas": [], "totals": None}
+    return {
+        "instances": [_instances(item) for item in fleet.instances],
+        "replicas": [_replicas(item, workload) for item in fleet.replicas],
+        "totals": {
+            "usd_per_hour": str(fleet.usd_per_hour),
+            "usd_per_month": _cents(fleet.usd_per_month),
+            "usd_per_million_output_tokens": _quantized(fleet.usd_per_million_output_tokens, _TOKEN_PRICE),
+            "requests_per_s": number(fleet.requests_per_s),
+            "output_tokens_per_s": number(fleet.output_tokens_per_s),
+            "gpus": fleet.accelerators,
+        },
+    }
+
+
+def _instances(item: PlannedInstances) -> dict[str, Any]:
+    """An offer's document with how many are bought; its prices are of one instance, totals of all."""
+    return {
+        **offer_document(item.offer),
+        "count": item.count,
+        "total_usd_per_hour": str(item.usd_per_hour),
+        "total_usd_per_month": _cents(item.usd_per_hour * HOURS_PER_MONTH),
+    }
+
+
+def _replicas(item: PlannedReplicas, workload: InferenceWorkload) -> dict[str, Any]:
+    """A group of equal replicas: rates are of the group at the planned load, latencies and memory of one."""
+    candidate = item.candidate
+    return {
+        "workload": item.workload,
+        "instance_type": item.offer.instance_type.name,
+        "provider": item.offer.provider,
+        "region": item.offer.region,
+        "accelerator": item.offer.instance_type.accelerator,
+        "precision": candidate.precision,
+        "tensor_parallel": candidate.layout.tp,
+        "pipeline_parallel": candidate.layout.pp,
+        "count": item.count,
+        "requests_per_s": number(item.requests_per_s),
+        "output_tokens_per_s": number(item.output_tokens_per_s),
+        "capacity_requests_per_s": number(candidate.requests_per_s.value * item.count),
+        "batch": candidate.batch,
+        "ttft_ms": number(candidate.ttft_ms.value),
+        "ttft_ms_low": number(candidate.ttft_ms.low),
+        "ttft_ms_high": number(candidate.ttft_ms.high),
+        "tpot_ms": number(candidate.tpot_ms.value),
+        "tpot_ms_low": number(candidate.tpot_ms.low),
+        "tpot_ms_high": number(candidate.tpot_ms.high),
+        "memory_gib_per_gpu": number(memory_gib_per_accelerator(item, workload)),
+        "utilization": number(item.utilization),
+    }
+
+
+def _proof(plan: Plan) -> dict[str, Any]:
+    proof = plan.proof
+    key = "bound_requests_per_s" if plan.objective == "max_throughput" else "bound_usd_per_month"
+    bound = number(proof.bound, digits=12) if plan.objective == "max_throughput" else _cents_of_float(proof.bound)
+    return {
+        key: bound,
+        "gap": number(proof.gap),
+        "solver": proof.solver,
+        "variables": proof.variables,
+        "constraints": proof.constraints,
+    }
+
+
+def _alternative(alternative: Alternative, chosen: Fleet | None) -> dict[str, Any]:
+    """The alternative's totals, and its difference to the chosen fleet where both exist."""
+    fleet = alternative.fleet
+    document: dict[str, Any] = {
+        "kind": alternative.kind,
+        "name": alternative.name,
+        "flag": alternative.flag,
+        "feasible": fleet is not None and alternative.within_budget,
+        "usd_per_month": None,
+        "requests_per_s": None,
+        "usd_per_million_output_tokens": None,
+        "difference_usd_per_month": None,
+        "instances": [],
+        "note": alternative.note,
+    }
+    if fleet is None:
+        return document
+    difference = None if chosen is None else fleet.usd_per_month - chosen.usd_per_month
+    return document | {
+        "usd_per_month": _cents(fleet.usd_per_month),
+        "requests_per_s": number(fleet.requests_per_s),
+        "usd_per_million_output_tokens": _quantized(fleet.usd_per_million_output_tokens, _TOKEN_PRICE),
+        "difference_usd_per_month": _cents(difference),
+        "instances": [_brief(item) for item in fleet.instances],
+    }
+
+
+def _brief(item: PlannedInstances) -> Mapping[str, Any]:
+    document = offer_document(item.offer)
+    keys = ("provider", "instance_type", "region", "zone", "purchase_option", "accelerator", "accelerator_count")
+    return {**{key: document[key] for key in keys}, "count": item.count, "usd_per_hour": document["usd_per_hour"]}
+
+
+def _cents(value: Decimal | None) -> str | None:
+    return _quantized(value, _CENT)
+
+
+def _cents_of_float(value: float | None) -> str | None:
+    return None if value is None or not math.isfinite(value) else _cents(Decimal(value))
+
+
+def _quantized(value: Decimal | None, unit: Decimal) -> str | None:
+    return None if value is None else str(value.quantize(unit, ROUND_HALF_UP))
+
+
+def _day(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()

@@ -1,0 +1,279 @@
+"""Turns a request and the offers on the market into a plan with its alternatives, reasons and remedies."""
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, timedelta
+from decimal import Decimal
+
+from optimizer.plans.market import Choice, Market
+from optimizer.plans.plan import Alternative, AlternativeKind, Fleet, Plan, PriceDates, Proof, Suggestion
+from optimizer.program.problem import Limits, Objective, Shortfall, SolverOptions
+from optimizer.workload.architecture import Architecture
+from optimizer.workload.workload import InferenceWorkload
+from providers.errors import NoUsablePrices
+from providers.offers import Offer
+from providers.units import HOURS_PER_MONTH
+
+_MAX_SUGGESTIONS = 3
+LOSSY_PRECISIONS: Mapping[str, str] = {
+    "int8": "8-bit integer weights lose some quality: evaluate before use",
+    "int4": "4-bit weights lose quality: evaluate before use",
+    "fp4": "4-bit floating point loses quality: evaluate before use",
+}
+"""Formats that are only taken when asked for, and what to say of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Offers that would be there under another flag, for the alternatives: `--purchase spot`, `--include arm64` …"""
+
+    kind: AlternativeKind
+    name: str
+    flag: str
+    offers: Sequence[Offer]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked: the workload, money and limits, the offers that may be bought, and those under other flags.
+
+    `offers_on_file` counts all that were looked at; `rejections` says why the others may not be bought.
+    """
+
+    workload: InferenceWorkload
+    architecture: Architecture
+    budget_usd_per_month: Decimal | None
+    offers: Sequence[Offer]
+    offers_on_file: int
+    rejections: Mapping[str, int]
+    today: date
+    max_age_days: int = 30
+    limits: Limits = field(default_factory=Limits)
+    solver_options: SolverOptions = field(default_factory=SolverOptions)
+    pools: Sequence[Pool] = ()
+    engine: str = "vllm"
+    gpu_memory_utilization: float | None = None
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def requests_per_s(self) -> float | None:
+        return self.workload.demands[0].requests_per_s
+
+    @property
+    def objective(self) -> Objective:
+        return "max_throughput" if self.requests_per_s is None and self.budget_usd_per_month is not None else "min_cost"
+
+
+def plan(request: Request) -> Plan:
+    """The cheapest plan for the workload's rate, or the most requests/s for the budget where no rate is given.
+
+    With neither rate nor budget: the cheapest fleet that runs the model at all. Raises NoUsablePrices when no offer
+    passes the filters.
+    """
+    if not request.offers:
+        reasons = ", ".join(f"{count} × {reason}" for reason, count in request.rejections.items())
+        raise NoUsablePrices(f"no offer passes the filters ({reasons or 'none on file'}); loosen one of them")
+    market = Market(
+        workload=request.workload,
+        architecture=request.architecture,
+        limits=_limits(request, budgeted=True),
+        solver_options=request.solver_options,
+        engine=request.engine,
+        gpu_memory_utilization=request.gpu_memory_utilization,
+    )
+    started = time.perf_counter()
+    main = _best(market, request, request.offers)
+    chosen = time.perf_counter()
+    rejections = {**request.rejections, **_sizing_rejections(market)}
+    cheapest = _cheapest(market, request, request.offers)
+    alternatives = tuple(_alternatives(market, request))
+    fleet = main.fleet
+    compared = time.perf_counter()
+    shortfalls, suggestions = ((), ()) if fleet else _remedies(request, main, cheapest, alternatives)
+    return Plan(
+        status=main.solution.status,
+        objective=request.objective,
+        workload=request.workload,
+        architecture=request.architecture,
+        budget_usd_per_month=request.budget_usd_per_month,
+        fleet=fleet,
+        cheapest=cheapest if request.budget_usd_per_month is not None or fleet is None else None,
+        runner_up=_runner_up(alternatives, fleet, request.objective),
+        proof=_proof(main, request.objective),
+        prices=_price_dates(request),
+        alternatives=alternatives,
+        rejections=rejections,
+        assumptions=request.assumptions,
+        warnings=(*request.warnings, *_warnings(fleet, request)),
+        shortfalls=tuple(shortfalls),
+        suggestions=tuple(suggestions),
+        timing_s={
+            "sizing_s": market.sizing_s,
+            "build_s": market.build_s,
+            "solve_s": market.solve_s,
+            "main_program_s": chosen - started,
+            "alternatives_s": compared - chosen,
+        },
+    )
+
+
+def _best(market: Market, request: Request, offers: Iterable[Offer], precisions: tuple[str, ...] = ()) -> Choice:
+    rate = request.requests_per_s
+    return market.choose(
+        offers,
+        request.objective,
+        requests_per_s=rate or 0.0,
+        precisions=precisions,
+        minimum_replicas=0 if rate else 1,
+    )
+
+
+def _cheapest(
+    market: Market, request: Request, offers: Iterable[Offer], precisions: tuple[str, ...] = ()
+) -> Fleet | None:
+    """The cheapest fleet for the rate, or that runs the model at all, whatever the budget."""
+    rate = request.requests_per_s
+    return market.choose(
+        offers,
+        "min_cost",
+        requests_per_s=rate or 0.0,
+        precisions=precisions,
+        limits=_limits(request, budgeted=False),
+        minimum_replicas=0 if rate else 1,
+    ).fleet
+
+
+def _limits(request: Request, *, budgeted: bool) -> Limits:
+    budget = request.budget_usd_per_month
+    return replace(request.limits, budget_usd_per_month=float(budget) if budgeted and budget is not None else None)
+
+
+def _alternatives(market: Market, request: Request) -> Iterable[Alternative]:
+    """The best plan of each provider and each accelerator alone, under each other flag, and in each lossy dtype."""
+    for kind, name, flag, offers in _partitions(request.offers):
+        yield _alternative(market, request, Pool(kind=kind, name=name, flag=flag, offers=offers))
+    for pool in request.pools:
+        if pool.offers:
+            yield _alternative(market, request, pool)
+    if not request.workload.precisions:
+        for precision, note in LOSSY_PRECISIONS.items():
+            pool = Pool(
+                kind="precision", name=precision, flag=f"--precision {precision}", offers=request.offers, note=note
+            )
+            yield _alternative(market, request, pool, (precision,))
+
+
+def _partitions(offers: Sequence[Offer]) -> Iterable[tuple[AlternativeKind, str, str, list[Offer]]]:
+    by_provider: dict[str, list[Offer]] = {}
+    by_accelerator: dict[str, list[Offer]] = {}
+    for offer in offers:
+        by_provider.setdefault(offer.provider, []).append(offer)
+        by_accelerator.setdefault(offer.instance_type.accelerator, []).append(offer)
+    for provider, found in by_provider.items():
+        yield "provider", provider, f"--provider {provider}", found
+    for accelerator, found in sorted(by_accelerator.items()):
+        yield "accelerator", accelerator, f"--gpu '{accelerator}'", found
+
+
+def _alternative(market: Market, request: Request, pool: Pool, precisions: tuple[str, ...] = ()) -> Alternative:
+    choice = _best(market, request, pool.offers, precisions)
+    fleet, within_budget = choice.fleet, True
+    if fleet is None and request.budget_usd_per_month is not None:
+        fleet, within_budget = _cheapest(market, request, pool.offers, precisions), False
+    return Alternative(
+        kind=pool.kind, name=pool.name, flag=pool.flag, fleet=fleet, within_budget=within_budget, note=pool.note
+    )
+
+
+def _runner_up(alternatives: Iterable[Alternative], fleet: Fleet | None, objective: Objective) -> Alternative | None:
+    """The best plan on one other accelerator than those chosen."""
+    if fleet is None:
+        return None
+    chosen = {item.offer.instance_type.accelerator for item in fleet.instances}
+    others = [a for a in alternatives if a.kind == "accelerator" and a.name not in chosen and a.within_budget]
+    ranked = [(rank_key(a.fleet, objective), a) for a in others if a.fleet is not None]
+    return min(ranked, key=lambda pair: (*pair[0], pair[1].name))[1] if ranked else None
+
+
+def rank_key(fleet: Fleet, objective: Objective) -> tuple[float, Decimal]:
+    """Best first: by requests/s then cost when throughput is sought, by cost otherwise."""
+    if objective == "max_throughput":
+        return -fleet.requests_per_s, fleet.usd_per_hour
+    return 0.0, fleet.usd_per_hour
+
+
+def _remedies(
+    request: Request, main: Choice, cheapest: Fleet | None, alternatives: Iterable[Alternative]
+) -> tuple[list[Shortfall], list[Suggestion]]:
+    """Which limit is too tight by how much, and up to three flags that would fit, cheapest first."""
+    budget = request.budget_usd_per_month
+    shortfalls = list(main.solution.shortfalls)
+    if not shortfalls and cheapest is not None and budget is not None and cheapest.usd_per_month > budget:
+        shortfalls = [
+            Shortfall(
+                limit="budget", needed=float(cheapest.usd_per_month), available=float(budget), unit="USD per month"
+            )
+        ]
+    ways = [
+        Suggestion(flag=a.flag, usd_per_month=a.fleet.usd_per_month, note=a.note)
+        for a in alternatives
+        if a.fleet is not None and a.within_budget and a.kind in ("purchase_option", "precision", "include")
+    ]
+    ways.sort(key=lambda way: (way.usd_per_month, way.flag))
+    if cheapest is not None and budget is not None:
+        ways = ways[: _MAX_SUGGESTIONS - 1]
+        needed = math.ceil(cheapest.usd_per_month)
+        ways.append(Suggestion(flag=f"--budget {needed}", usd_per_month=cheapest.usd_per_month))
+    return shortfalls, ways[:_MAX_SUGGESTIONS]
+
+
+def _proof(choice: Choice, objective: Objective) -> Proof:
+    solution = choice.solution
+    bound = solution.bound
+    if bound is not None and objective == "min_cost":
+        bound *= HOURS_PER_MONTH
+    return Proof(
+        bound=bound,
+        gap=solution.gap,
+        solver=solution.solver,
+        variables=solution.variables,
+        constraints=solution.constraints,
+    )
+
+
+def _price_dates(request: Request) -> PriceDates:
+    days = [offer.observed_on for offer in request.offers if offer.observed_on]
+    limit = request.today - timedelta(days=request.max_age_days)
+    return PriceDates(
+        as_of_oldest=min(days, default=None),
+        as_of_newest=max(days, default=None),
+        offers_considered=request.offers_on_file,
+        offers_eligible=len(request.offers),
+        undated=len(request.offers) - len(days),
+        stale=sum(1 for offer in request.offers if offer.observed_on is None or offer.observed_on < limit),
+        max_age_days=request.max_age_days,
+    )
+
+
+def _sizing_rejections(market: Market) -> dict[str, int]:
+    return {f"hardware: {reason}": count for reason, count in sorted(market.sizing_rejections.items())}
+
+
+def _warnings(fleet: Fleet | None, request: Request) -> Iterable[str]:
+    """What a buyer must know of the chosen offers: age of the prices, unknown stock."""
+    if fleet is None:
+        return
+    limit = request.today - timedelta(days=request.max_age_days)
+    for item in fleet.instances:
+        offer = item.offer
+        if offer.observed_on is None:
+            yield f"{offer.key}: the price has no date; treat it as stale"
+        elif offer.observed_on < limit:
+            age = (request.today - offer.observed_on).days
+            yield f"{offer.key}: the price is {age} days old (of {offer.observed_on}); `costopt refresh` updates it"
+    if any(item.offer.in_stock is None for item in fleet.instances):
+        yield "availability of the chosen instances is not known: a price is not a promise of capacity"
