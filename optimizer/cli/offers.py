@@ -37,7 +37,7 @@ def offers(
     ] = "price",
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Most rows of a table.")] = 50,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Every row, also zones at the price of their region.")
+        bool, typer.Option("--all", help="Every row, also zones priced as their region.")
     ] = False,
     max_age: options.MaxAge = "30d",
     format_: options.Format = "table",
