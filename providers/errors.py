@@ -9,6 +9,7 @@ CostoptError
 ├── ProviderError                one provider's refresh failed; the others go on
 │   ├── MissingCredentials       skipped: says which variable to set
 │   ├── ProviderUnavailable      network, HTTP status, deadline
+│   │   └── CredentialsRefused   HTTP 401 or 403: the key is wrong or lacks a permission
 │   └── InvalidAnswer            the reply is not what the API promises
 └── SolverError                  the solver failed or returned an answer that breaks a constraint
 """
@@ -72,6 +73,10 @@ class MissingCredentials(ProviderError):
 
 class ProviderUnavailable(ProviderError):
     """Network failure, refused status or deadline."""
+
+
+class CredentialsRefused(ProviderUnavailable):
+    """The provider does not accept the credentials, or they lack a permission."""
 
 
 class InvalidAnswer(ProviderError):

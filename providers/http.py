@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from providers.base import FetchContext
-from providers.errors import InvalidAnswer, InvalidValue, ProviderUnavailable
+from providers.errors import CredentialsRefused, InvalidAnswer, InvalidValue, ProviderUnavailable
 
 if TYPE_CHECKING:
     import requests
@@ -124,7 +124,7 @@ class Client:
         body = None if payload is None else json.dumps(payload).encode()
         reply = self.send(method, url, params=params, headers=headers, body=body)
         if reply.status not in accepted:
-            raise ProviderUnavailable(self._provider, _refusal(reply.status, hint))
+            raise self._refusal(reply.status, hint)
         return self.decode(reply)
 
     def decode(self, reply: Reply) -> Any:
@@ -177,7 +177,7 @@ class Client:
                     wait_s = _retry_after(_lower(response.headers), self._context.now)
                     raise _Retry(f"HTTP status {response.status_code}", wait_s)
                 if response.status_code != 200:
-                    raise ProviderUnavailable(self._provider, _refusal(response.status_code, ""))
+                    raise self._refusal(response.status_code, "")
                 headers = _lower(response.headers)
                 if "html" in headers.get("content-type", ""):
                     raise InvalidAnswer(self._provider, "the reply is HTML instead of a price file")
@@ -303,6 +303,12 @@ class Client:
                 self._context.sleep(wait_s)
         raise AssertionError("an attempt returns or raises")
 
+    def _refusal(self, status: int, hint: str) -> ProviderUnavailable:
+        if status in (401, 403):
+            said = "the credentials are not accepted" if status == 401 else "access is refused"
+            return CredentialsRefused(self._provider, "; ".join(filter(None, [f"HTTP status {status}: {said}", hint])))
+        return ProviderUnavailable(self._provider, f"HTTP status {status}")
+
     def _record(
         self,
         method: str,
@@ -359,11 +365,3 @@ def _retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     except ValueError:
         return None
     return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - now).total_seconds())
-
-
-def _refusal(status: int, hint: str) -> str:
-    said = {401: "the credentials are not accepted", 403: "access is refused", 404: "there is no such address"}
-    text = f"HTTP status {status}"
-    if status in said:
-        text += f": {said[status]}"
-    return f"{text}; {hint}" if hint and status in (401, 403) else text

@@ -21,10 +21,10 @@ def usd(value: object) -> Decimal | None:
     """The exact price in a field of a reply; None when the field is absent or null, NaN when it is not a number."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
         return _NOT_A_NUMBER
     try:
-        return Decimal(value)
+        return Decimal(str(value))
     except InvalidOperation:
         return _NOT_A_NUMBER
 
