@@ -1,13 +1,16 @@
 """Turns the offers on file and a buyer's filters into the offers that may be bought, and a count of the others."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from types import MappingProxyType
 from typing import Final
 
 from pricing_cache.compiled import OfferBook
-from pricing_cache.snapshot import snapshot
+from pricing_cache.current import load_as_of, load_current
+from pricing_cache.location import locate
 from providers.errors import UnknownName, nearest
 from providers.offers import PROVIDERS, Offer, PurchaseOption, Trait
 
@@ -39,9 +42,16 @@ class Selection:
     rejections: Mapping[str, int]
 
 
-def current_offers() -> OfferBook:
-    """The offers that can be bought now, as far as is known here."""
-    return snapshot()
+def current_offers(
+    environment: Mapping[str, str] = os.environ, *, as_of: date | None = None, offline: bool = False
+) -> OfferBook:
+    """The offers that can be bought now, or as they were known on a past day; its header may hold `warnings`.
+
+    The environment names the cache; what the cache lacks comes from the shipped snapshot. `offline` asks no server.
+    Raises CacheError for a cache that cannot be used, NoUsablePrices when nothing was known on that day.
+    """
+    location = locate(environment)
+    return load_as_of(location, as_of) if as_of else load_current(location, offline=offline)
 
 
 def select(offers: Iterable[Offer], filters: Filters) -> Selection:

@@ -2,9 +2,11 @@
 
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -22,7 +24,7 @@ from pricing_cache.observations import (
 from pricing_cache.quarantine import Held, far_off_others, judge
 from pricing_cache.snapshot import snapshot
 from pricing_cache.store import Store, open_store
-from providers.base import Answer, FetchContext, Provider
+from providers.base import Answer, FetchContext, Provider, provider
 from providers.errors import CostoptError, MissingCredentials
 from providers.offers import Offer, OfferKey
 
@@ -62,28 +64,29 @@ class Result:
 
 def refresh(
     location: CacheLocation,
-    providers: Sequence[Provider],
+    names: Sequence[str],
     context_of: Callable[[str], FetchContext],
     *,
+    adapter_of: Callable[[str], Provider] = provider,
     accept: bool = False,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> tuple[Result, ...]:
-    """Asks the providers side by side and keeps each answer in a transaction of its own; results in the order asked.
+    """Asks the providers of those names side by side and keeps each answer in a transaction of its own; results in the order asked.
 
     `context_of` gives each provider's fetch its context, `on_result` hears each result as it is there. One
     provider's failure touches nobody else, and its last good prices stay. The compiled file is made at the end.
     Raises CacheError, before anybody is asked, when the cache cannot be kept.
     """
-    contexts = {provider.name: context_of(provider.name) for provider in providers}
+    contexts = {name: context_of(name) for name in names}
     results: dict[str, Result] = {}
     with open_store(location) as store:
-        for fetched in _fetched(providers, contexts):
+        for fetched in _fetched(contexts, adapter_of):
             result = _keep(store, fetched, contexts[fetched.provider].now, accept=accept)
             results[result.provider] = result
             on_result(result)
     if any(result.outcome is Outcome.STORED for result in results.values()):
         rebuild(location)
-    return tuple(results[provider.name] for provider in providers)
+    return tuple(results[name] for name in names)
 
 
 def keep_answer(store: Store, answer: Answer, *, at: datetime, duration_s: float = 0.0, accept: bool = False) -> Result:
@@ -143,42 +146,45 @@ class _Fetched:
     message: str = ""
 
 
-def _fetched(providers: Sequence[Provider], contexts: Mapping[str, FetchContext]) -> Iterable[_Fetched]:
+def _fetched(contexts: Mapping[str, FetchContext], adapter_of: Callable[[str], Provider]) -> Iterable[_Fetched]:
     """What each provider answers, in the order of their answers.
 
     The threads are daemons: an interrupt, or a fetch beyond its deadline, does not have to wait for a socket.
     """
     arrived: SimpleQueue[_Fetched] = SimpleQueue()
     started = time.monotonic()
-    for provider in providers:
-        arguments = (provider, contexts[provider.name], arrived)
-        threading.Thread(target=_fetch, args=arguments, name=f"refresh-{provider.name}", daemon=True).start()
-    waiting = [provider.name for provider in providers]
+    for name, context in contexts.items():
+        arguments = (name, context, adapter_of, arrived)
+        threading.Thread(target=_fetch, args=arguments, name=f"refresh-{name}", daemon=True).start()
+    waiting = set(contexts)
     longest_s = max((context.limits.total_s for context in contexts.values()), default=0.0) + GRACE_S
     while waiting:
         try:
             fetched = arrived.get(timeout=max(0.0, started + longest_s - time.monotonic()))
         except Empty:
-            for name in waiting:
+            for name in sorted(waiting):
                 yield _Fetched(provider=name, duration_s=longest_s, message=f"no answer within {longest_s:.0f} s")
             return
         waiting.remove(fetched.provider)
         yield fetched
 
 
-def _fetch(provider: Provider, context: FetchContext, arrived: "SimpleQueue[_Fetched]") -> None:
+def _fetch(
+    name: str, context: FetchContext, adapter_of: Callable[[str], Provider], arrived: "SimpleQueue[_Fetched]"
+) -> None:
     started = time.monotonic()
     answer, outcome, message = None, Outcome.FAILED, ""
     try:
-        answer = provider.fetch(context)
+        answer = adapter_of(name).fetch(context)
     except MissingCredentials as error:
         outcome, message = Outcome.SKIPPED, str(error)
     except CostoptError as error:
         message = str(error)
     except Exception as error:  # an adapter's fault must not take the others down; its text may quote a key
-        message = f"unexpected {type(error).__name__} in the adapter; please report it"
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__} in {Path(place.filename).name}:{place.lineno}; please report it"
     took = time.monotonic() - started
-    arrived.put(_Fetched(provider=provider.name, duration_s=took, answer=answer, outcome=outcome, message=message))
+    arrived.put(_Fetched(provider=name, duration_s=took, answer=answer, outcome=outcome, message=message))
 
 
 def _keep(store: Store, fetched: _Fetched, at: datetime, *, accept: bool) -> Result:

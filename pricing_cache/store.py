@@ -66,7 +66,7 @@ class Store:
         with self.reading() as connection:
             if not inspect(connection).has_table(CACHE.name):
                 return False
-            return connection.execute(select(CACHE.c.schema_version)).scalar_one() == SCHEMA_VERSION
+            return bool(connection.execute(select(CACHE.c.schema_version)).scalar_one() == SCHEMA_VERSION)
 
     @contextmanager
     def _transaction(self, options: Mapping[str, Any]) -> Iterator[Connection]:

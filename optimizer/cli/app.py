@@ -13,6 +13,7 @@ COMMANDS: Final = {
     "plan": "optimizer.cli.plan",
     "size": "optimizer.cli.size",
     "offers": "optimizer.cli.offers",
+    "refresh": "optimizer.cli.refresh",
 }
 """Commands in the order of the help, and the module of each, whose `app` holds it."""
 
