@@ -1,0 +1,165 @@
+"""Turns a problem into a solution with its proof: reduce, build, solve, add missing cuts, read out, re-check.
+
+The program is solved without routing flows. When its answer cannot be routed within the utilisation, `route` gives an
+inequality that all routable fleets satisfy and that this one breaks; it is added and the program solved again. Every
+program of the sequence relaxes the true one, so its bound is a bound, and the first routable answer is a plan.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+
+from optimizer.program.check import check
+from optimizer.program.model import Model, Scenario, add_cut, build
+from optimizer.program.problem import Problem, Quota, Shortfall, Solution, SolverOptions
+from optimizer.program.readout import read_out, rounded
+from optimizer.program.reduce import reduce, unreduced
+from optimizer.program.route import TOLERANCE as UTILISATION_TOLERANCE
+from optimizer.program.route import Routing, Vector, route
+from optimizer.program.solver import Answer, Session
+from providers.errors import InvalidValue, SolverError
+from providers.units import HOURS_PER_MONTH
+
+MAX_ROUNDS = 200
+"""Rounds of cuts after which something is wrong; a handful is usual."""
+
+
+def solve(problem: Problem, options: SolverOptions | None = None) -> Solution:
+    """The best plan, checked in exact arithmetic against every constraint of `problem`.
+
+    Raises SolverError if the solver fails or its answer breaks a constraint. An impossible problem is no error: the
+    status is then `infeasible`. Shapes that nobody serves, and a budget below the cheapest plan (which is then given),
+    are named as shortfalls at once; `diagnose` finds the others.
+    """
+    options = options or SolverOptions()
+    if unserved := unservable(problem):
+        return Solution(status="infeasible", shortfalls=unserved)
+    if problem.objective == "max_throughput":
+        return _most_throughput(problem, options)
+    return _within_budget(problem, _solve_checked(problem, options))
+
+
+def _within_budget(problem: Problem, solution: Solution) -> Solution:
+    """The solution, or the same plan marked infeasible because the cheapest that exists costs more than the budget."""
+    budget, price = problem.limits.budget_usd_per_month, solution.usd_per_hour
+    if budget is None or price is None or price * HOURS_PER_MONTH <= budget * (1 + 1e-12):
+        return solution
+    needed = price * HOURS_PER_MONTH
+    shortfall = Shortfall(limit="budget", needed=needed, available=budget, unit="USD/month")
+    return replace(solution, status="infeasible", shortfalls=(shortfall,))
+
+
+def unservable(problem: Problem) -> tuple[Shortfall, ...]:
+    """Shapes with demand that no candidate on offered hardware serves."""
+    offered = {offer.hardware for offer in problem.offers if offer.maximum != 0}
+    served: dict[str, set[str]] = defaultdict(set)
+    for candidate in problem.candidates:
+        if candidate.hardware in offered:
+            served[candidate.workload].update(candidate.requests_per_s)
+    return tuple(
+        Shortfall(limit=f"no candidate serves {workload.id}/{shape}", needed=peak, available=0.0, unit="requests/s")
+        for workload in problem.workloads
+        for index, shape in enumerate(workload.shapes)
+        if (peak := max(row[index] for row in workload.demand)) > 0 and shape not in served[workload.id]
+    )
+
+
+def least_peak(problem: Problem, quota: Quota, options: SolverOptions | None = None) -> float | None:
+    """The least that any plan uses of a quota at its peak, in the quota's unit; None if there is no plan at all."""
+    options = options or SolverOptions()
+    if unservable(problem):
+        return None
+    # No reduction: they are exact for money, not for what a quota counts.
+    model = build(replace(problem, objective="min_cost"), peak_of=quota)
+    answer = _solve_with_cuts(model, options)
+    return None if answer.values is None else answer.objective
+
+
+def _most_throughput(problem: Problem, options: SolverOptions) -> Solution:
+    """Largest scale for the budget, then the cheapest plan that serves it: the budget is a ceiling, not a target."""
+    if not any(rate > 0 for workload in problem.workloads for row in workload.demand for rate in row):
+        raise InvalidValue("demand", 0, "the most throughput needs a mix of shapes with some demand")
+    best = _solve_checked(problem, options)
+    if best.status == "infeasible" or not best.scale:
+        return best
+    scale = best.scale * (1 - UTILISATION_TOLERANCE)
+    cheapest = _solve_checked(_scaled_demand(problem, scale), options)
+    if cheapest.usd_per_hour is None or cheapest.usd_per_hour >= (best.usd_per_hour or inf):
+        return best
+    return replace(
+        cheapest,
+        scale=best.scale,
+        status=best.status,
+        bound=best.bound,
+        gap=best.gap,
+        variables=best.variables,
+        constraints=best.constraints,
+        nodes=best.nodes + cheapest.nodes,
+    )
+
+
+def _scaled_demand(problem: Problem, scale: float) -> Problem:
+    workloads = tuple(
+        replace(one, demand=tuple(tuple(rate * scale for rate in row) for row in one.demand))
+        for one in problem.workloads
+    )
+    return replace(problem, workloads=workloads, objective="min_cost")
+
+
+def _solve_checked(problem: Problem, options: SolverOptions) -> Solution:
+    reduced = reduce(problem) if options.reduce else unreduced(problem)
+    model = build(reduced.problem)
+    answer = _solve_with_cuts(model, options)
+    if answer.values is None:
+        if answer.status == "infeasible":
+            return Solution(status="infeasible", solver=answer.solver)
+        raise SolverError(f"{answer.solver} found no plan within its limits; raise --max-nodes or the time limit")
+    solution = read_out(problem, reduced, model, answer, options)
+    check(problem, solution)
+    return solution
+
+
+def _solve_with_cuts(model: Model, options: SolverOptions) -> Answer:
+    """Alternate between solving and adding cuts: first on the relaxation, which is cheap, then on the integers."""
+    if any(service.pace() is None for service in model.services if service.candidates):
+        relaxed = Session(model.linear, options, relaxed=True)
+        for _ in range(MAX_ROUNDS):
+            answer = relaxed.solve()
+            if answer.values is None or not _add_violated_cuts(model, answer.values, options):
+                break
+    session = Session(model.linear, options)
+    nodes = 0
+    bound = -inf
+    for _ in range(MAX_ROUNDS):
+        answer = session.solve(gap=options.gap)
+        nodes += answer.nodes
+        bound = max(bound, answer.bound)
+        answer = replace(answer, nodes=nodes, bound=bound)
+        if answer.values is None or not _add_violated_cuts(model, rounded(model, answer.values), options):
+            return answer
+    raise SolverError(f"{answer.solver}: routing not settled after {MAX_ROUNDS} rounds of cuts")
+
+
+def _add_violated_cuts(model: Model, values: Sequence[float], options: SolverOptions) -> bool:
+    """Add a cut for every scenario whose demand does not fit; False if all fit."""
+    limit = model.problem.utilisation * (1 + UTILISATION_TOLERANCE)
+    found: dict[tuple[int, bytes], Vector] = {}
+    for scenario in model.scenarios:
+        if model.services[scenario.workload].pace() is not None:
+            continue  # its one cut says all
+        routing = _route_scenario(model, scenario, values, options)
+        if routing.theta > limit:
+            found[scenario.workload, np.round(routing.weights, 9).tobytes()] = routing.weights
+    for (workload, _), weights in found.items():
+        add_cut(model, workload, weights)
+    return bool(found)
+
+
+def _route_scenario(model: Model, scenario: Scenario, values: Sequence[float], options: SolverOptions) -> Routing:
+    left = np.array([max(0.0, sum(values[i] * f for i, f in terms)) for terms in scenario.remaining])
+    scale = 1.0 if model.scale is None else values[model.scale]
+    demand = model.demand[scenario.workload][scenario.period] * (scenario.fraction * scale)
+    return route(model.services[scenario.workload], demand, left, options)
