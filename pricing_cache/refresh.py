@@ -71,7 +71,7 @@ def refresh(
     accept: bool = False,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> tuple[Result, ...]:
-    """Asks the providers of those names side by side and keeps each answer in a transaction of its own; results in the order asked.
+    """Asks the named providers side by side and keeps each answer in its own transaction; results in the order asked.
 
     `context_of` gives each provider's fetch its context, `on_result` hears each result as it is there. One
     provider's failure touches nobody else, and its last good prices stay. The compiled file is made at the end.

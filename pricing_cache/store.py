@@ -16,7 +16,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, Operationa
 
 from pricing_cache.location import CacheLocation
 from pricing_cache.schema import CACHE, WrongDatabase, bring_up_to_date
-from pricing_cache.stamp import BUSY_TIMEOUT_S, CONNECT_TIMEOUT_S, SCHEMA_VERSION, immutable_uri, unusable
+from pricing_cache.stamp import BUSY_TIMEOUT_S, CONNECT_TIMEOUT_S, SCHEMA_VERSION, immutable_uri, read_stamp, unusable
 
 LONGEST_WAIT_S: Final = 120.0
 """How long a writer queues behind others; each holds the lock for the rows of one run, which takes seconds."""
@@ -109,6 +109,7 @@ def open_store(location: CacheLocation) -> Store:
     Raises CacheError, with the way out, for a place that cannot be written and a file that is not a cache.
     """
     if location.database:
+        read_stamp(location)  # refuses a file that is no cache before a byte of it is changed
         try:
             location.database.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
