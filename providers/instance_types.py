@@ -1,6 +1,7 @@
 """Turns a seller's machine name and its accelerator label into an InstanceType: variant, link and traits."""
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from providers.accelerators import Accelerator, has_memory_label, matches
@@ -23,12 +24,32 @@ _RETIRED: Final = (
 
 _ARM64_ARCHITECTURES: Final = ("Hopper (Grace Hopper)", "Blackwell (Grace Blackwell)", "Blackwell Ultra (Grace)")
 
-_NOT_SOLD_ON_DEMAND: Final = (
-    ("gcp", re.compile(r"a3-highgpu-[124]g$")),
-    ("gcp", re.compile(r"a4x?-")),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotOnDemand:
+    """Machines whose listed on-demand price cannot be bought: spot, flex start or reservation only."""
+
+    provider: str
+    pattern: re.Pattern[str]
+    machines: str
+    accelerators: frozenset[str]
+
+
+NOT_SOLD_ON_DEMAND: Final = (
+    NotOnDemand(
+        provider="gcp",
+        pattern=re.compile(r"a3-highgpu-[124]g$"),
+        machines="a3-highgpu-1g, -2g and -4g",
+        accelerators=frozenset({"H100-SXM5-80GB"}),
+    ),
+    NotOnDemand(
+        provider="gcp",
+        pattern=re.compile(r"a4x?-"),
+        machines="a4 and a4x (B200, GB200)",
+        accelerators=frozenset({"B200", "GB200"}),
+    ),
 )
-"""Machines with a listed on-demand price that can be had as spot, flex start or reservation only.
-Source: Google's table of consumption options by machine type (read 2025-09 by the cases' maintainers)."""
+"""Source: Google's table of consumption options by machine type (read 2025-09)."""
 
 
 def describe(
@@ -86,7 +107,7 @@ def accelerator_of(
 
 def is_sold_on_demand(provider: str, instance_type: str) -> bool:
     """False for machines whose listed on-demand price cannot be bought."""
-    return not any(p == provider and pattern.match(instance_type) for p, pattern in _NOT_SOLD_ON_DEMAND)
+    return not any(rule.provider == provider and rule.pattern.match(instance_type) for rule in NOT_SOLD_ON_DEMAND)
 
 
 def usual_link(accelerator: Accelerator, count: float, *, bridged: bool = False) -> str:

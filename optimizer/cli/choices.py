@@ -1,13 +1,14 @@
 """Turns the words that flags take into the objects that they mean, or into an error with suggestions."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Final
 
 from optimizer.workload.architecture import Architecture, architecture_from_config, resolve_model
 from providers.accelerators import matches
 from providers.errors import UnknownName, UsageError, nearest
+from providers.instance_types import NOT_SOLD_ON_DEMAND
 from providers.offers import PurchaseOption, Trait
 
 UNCALIBRATED: Final = "uncalibrated"
@@ -70,6 +71,21 @@ def purchase_options(words: Iterable[str] | None) -> frozenset[PurchaseOption]:
     known = {option.value.replace("_", "-"): option for option in PurchaseOption}
     chosen = {known[one_of("purchase option", word.replace("_", "-"), tuple(known))] for word in words or ()}
     return frozenset(chosen or {PurchaseOption.ON_DEMAND})
+
+
+def not_on_demand(providers: Set[str], names: Set[str], options: Set[PurchaseOption]) -> tuple[str, ...]:
+    """A line for each kind of machine that is left out since its seller lists it on demand but does not sell it so.
+
+    Empty sets of `providers` and `options` mean all; only accelerators that were asked for by name are spoken of.
+    """
+    return tuple(
+        f"{rule.provider}: {rule.machines} are listed with an on-demand price but not sold on demand; "
+        "they can be had as spot, flex start or reservation"
+        for rule in NOT_SOLD_ON_DEMAND
+        if (not providers or rule.provider in providers)
+        and (not options or PurchaseOption.ON_DEMAND in options)
+        and names & rule.accelerators
+    )
 
 
 def includes(words: Iterable[str] | None) -> tuple[frozenset[Trait], bool]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from optimizer.cli.choices import UNCALIBRATED, accelerators, includes
+from optimizer.cli.choices import UNCALIBRATED, accelerators, includes, not_on_demand
 from optimizer.plans.planner import Pool
 from optimizer.sizing.calibration import is_calibrated
 from pricing_cache.compiled import OfferBook
@@ -68,7 +68,7 @@ def load(view: MarketView) -> Offers:
         rejections=selection.rejections,
         pools=tuple(_pools(book, filters, selection.offers)),
         remarks=remarks,
-        warnings=(),
+        warnings=not_on_demand(view.providers, names, view.purchase_options),
     )
 
 

@@ -36,9 +36,7 @@ def offers(
         str, typer.Option("--sort", metavar="KEY", help="price, gpu-price, gib-price, pflop-price or name.")
     ] = "price",
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Most rows of a table.")] = 50,
-    show_all: Annotated[
-        bool, typer.Option("--all", help="Every row, also zones priced as their region.")
-    ] = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Every row, also zones priced as their region.")] = False,
     max_age: options.MaxAge = "30d",
     format_: options.Format = "table",
     output: options.Output = "-",
@@ -74,10 +72,14 @@ def offers(
     book = current_offers()
     check_names(book, filters)
     offers_output.check_instance_types(book, listing.instance_types)
-    found = offers_output.arranged(select(book.offers, filters).offers, listing, sort)
+    selection = select(book.offers, filters)
+    found = offers_output.arranged(selection.offers, listing, sort)
     whole = show_all or format_ in ("json", "csv")
     shown = found if whole else offers_output.without_repeats(found)[:limit]
     max_age_days = values.duration_hours("--max-age", max_age) / 24
     write_result(offers_output.render(shown, format_, book.origin, today(), max_age_days), output)
+    remarks += choices.not_on_demand(filters.providers, names, filters.purchase_options)
+    if not found:
+        remarks += (offers_output.nothing_found(selection),)
     say([*remarks, f"{len(shown)} of {len(found)} offers shown, {len(book.offers)} on file"], quiet=quiet)
     return ExitCode.DONE if found else ExitCode.NO_PRICES

@@ -11,10 +11,10 @@ from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.plans.document import offer_document
 from optimizer.sizing.document import number
 from pricing_cache.compiled import OfferBook
-from pricing_cache.query import Filters
+from pricing_cache.query import Filters, Selection
 from providers.accelerators import catalogue
 from providers.errors import UnknownName, nearest
-from providers.offers import Offer, PurchaseOption, Trait
+from providers.offers import InstanceType, Offer, PurchaseOption, Trait
 
 SCHEMA: Final = "costopt.offers"
 SCHEMA_VERSION: Final = "1.0"
@@ -50,9 +50,14 @@ class Listing:
         return (
             (not self.instance_types or kind.name in self.instance_types)
             and (self.count is None or kind.accelerator_count == self.count)
-            and (self.min_memory_gib is None or catalogue()[kind.accelerator].memory_gib >= self.min_memory_gib)
+            and (self.min_memory_gib is None or _memory_gib(kind) >= self.min_memory_gib)
             and (self.max_usd_per_hour is None or offer.usd_per_hour <= self.max_usd_per_hour)
         )
+
+
+def _memory_gib(kind: InstanceType) -> float:
+    """Memory of one accelerator by its label, or of the part of one that the machine has."""
+    return catalogue()[kind.accelerator].memory_gib * min(1.0, kind.accelerator_count)
 
 
 def _per_gib(offer: Offer) -> float:
@@ -104,6 +109,14 @@ def arranged(offers: Sequence[Offer], listing: Listing, sort: str) -> list[Offer
     """The offers that the listing takes, by the sort key and then by offer key."""
     key = SORT_KEYS[sort]
     return sorted((offer for offer in offers if listing.takes(offer)), key=lambda offer: (key(offer), offer.key))
+
+
+def nothing_found(selection: Selection) -> str:
+    """Why the listing is empty: which filters took the offers on file."""
+    reasons = [f"{count} × {reason}" for reason, count in selection.rejections.items()]
+    if selection.offers:
+        reasons.append(f"{len(selection.offers)} × other instance type, count, memory or price")
+    return f"no offer passes the filters ({', '.join(reasons) or 'none on file'}); loosen one of them"
 
 
 def without_repeats(offers: Sequence[Offer]) -> list[Offer]:

@@ -76,7 +76,8 @@ def plan(request: Request) -> Plan:
     """
     if not request.offers:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in request.rejections.items())
-        raise NoUsablePrices(f"no offer passes the filters ({reasons or 'none on file'}); loosen one of them")
+        why = (f"no offer passes the filters ({reasons or 'none on file'})", *request.warnings)
+        raise NoUsablePrices("; ".join((*why, "loosen one of them")))
     market = Market(
         workload=request.workload,
         architecture=request.architecture,
