@@ -1,5 +1,6 @@
 """Turns a provider's name into an adapter, and says what an adapter is given and what it answers."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from providers.errors import UnknownName, nearest
+from providers.errors import InvalidAnswer, UnknownName, nearest
 from providers.offers import PROVIDERS, CommitmentKind, Offer, OfferKey, PurchaseOption
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class FetchContext:
     """All that a fetch may know of the world: nothing is read from the process around it.
 
     `environment` holds credentials, `COSTOPT_<PROVIDER>_BASE_URL` and each SDK's own variables. `now` is an aware
-    datetime: the day of the offers. `regions` empty = the regions that the adapter reads by default.
+    datetime: the day of the offers. `regions` narrows the fetch to these of the provider's regions (ids of other
+    providers are passed over); empty = what the adapter reads by default.
     `monotonic` and `sleep` measure and wait for deadlines and retries.
     """
 
@@ -123,6 +125,15 @@ class Provider(Protocol):
         Raises MissingCredentials (skipped, says what to set), ProviderUnavailable (network, status, deadline) or
         InvalidAnswer (the reply as a whole is not what the API promises). One bad row is a rejection, not an error.
         """
+
+
+def own_regions(provider_name: str, regions: tuple[str, ...], form: re.Pattern[str]) -> tuple[str, ...]:
+    """Those of `regions` that are written as the provider writes its own. Raises InvalidAnswer when none is left of
+    some: then there is nothing to ask, which is not the same as to ask for everything."""
+    own = tuple(region for region in regions if form.fullmatch(region))
+    if regions and not own:
+        raise InvalidAnswer(provider_name, f"none of these is one of its regions: {', '.join(regions)}")
+    return own
 
 
 def provider(name: str) -> Provider:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
+from io import BytesIO
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import SplitResult, urlsplit, urlunsplit
@@ -20,11 +21,16 @@ from providers.errors import CredentialsRefused, InvalidAnswer, InvalidValue, Pr
 
 if TYPE_CHECKING:
     import requests
+    from requests.adapters import HTTPAdapter
 
 _RETRIED: Final = frozenset({408, 429, 500, 502, 503, 504})
 _FIRST_WAIT_S: Final = 1.0
 _CHUNK_BYTES: Final = 64 * 1024
 _LONGEST_LINE_BYTES: Final = 1024 * 1024
+_ABOUT_THE_TRANSFER: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
+_SIGN_IN_HOSTS: Final = frozenset({"login.microsoftonline.com", "oauth2.googleapis.com"})
+"""What these say is a secret: it is never recorded."""
+
 _USER_AGENT: Final = "costopt (price refresh)"
 
 T = TypeVar("T")
@@ -79,8 +85,8 @@ def is_loopback(host: str) -> bool:
 class Client:
     """The one way to a provider's hosts during one fetch; closes with the `with` block.
 
-    `hosts` are the only ones that are asked. Raises ProviderUnavailable (network, status, deadline) and InvalidAnswer
-    (a reply that is too large, of another kind, or not JSON).
+    `hosts` are the only ones that are asked; one that begins with a dot stands for its subdomains.
+    Raises ProviderUnavailable (network, status, deadline) and InvalidAnswer (too large, of another kind, not JSON).
     """
 
     def __init__(self, provider: str, context: FetchContext, hosts: frozenset[str]) -> None:
@@ -97,14 +103,46 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._session.close()
 
-    @property
-    def mirror(self) -> str | None:
-        return self._mirror
+    def sdk_session(self) -> "requests.Session":
+        """A session for an SDK that takes one: its requests go through `send`, with all the bounds and retries."""
+        import requests
 
-    @property
-    def session(self) -> "requests.Session":
-        """The session itself, for an SDK that takes one."""
-        return self._session
+        session = requests.Session()
+        session.trust_env = False
+        session.mount("https://", self.sdk_adapter())
+        return session
+
+    def sdk_adapter(self) -> "HTTPAdapter":
+        """The adapter behind `sdk_session`, for an SDK that makes its own session."""
+        import urllib3
+        from requests.adapters import HTTPAdapter
+
+        client = self
+
+        class Adapter(HTTPAdapter):
+            def send(
+                self,
+                request: "requests.PreparedRequest",
+                stream: bool = False,
+                timeout: object = None,
+                verify: object = True,
+                cert: object = None,
+                proxies: object = None,
+            ) -> "requests.Response":
+                body = request.body
+                reply = client.send(
+                    request.method or "GET",
+                    request.url or "",
+                    headers=request.headers,
+                    body=body.encode() if isinstance(body, str) else body,
+                )
+                headers = {name: text for name, text in reply.headers.items() if name not in _ABOUT_THE_TRANSFER}
+                raw = urllib3.HTTPResponse(
+                    body=BytesIO(reply.body), headers=headers, status=reply.status, preload_content=False
+                )
+                return self.build_response(request, raw)
+
+        return Adapter()
 
     def json(
         self,
@@ -207,13 +245,16 @@ class Client:
     def locate(self, url: str) -> str:
         """Where a request to `url` really goes: its own host, which must be one of the adapter's, or the mirror."""
         parts = urlsplit(url)
-        if parts.scheme != "https" or parts.hostname not in self._hosts or parts.port not in (None, 443):
+        if parts.scheme != "https" or not self._is_own(parts.hostname or "") or parts.port not in (None, 443):
             raise InvalidAnswer(self._provider, "the reply names a host that is not the provider's")
         if self._mirror is None:
             return urlunsplit(parts)
         mirror = urlsplit(self._mirror)
         path = mirror.path.rstrip("/") + parts.path
         return urlunsplit(SplitResult(mirror.scheme, mirror.netloc, path, parts.query, ""))
+
+    def _is_own(self, host: str) -> bool:
+        return any(host.endswith(own) if own.startswith(".") else host == own for own in self._hosts)
 
     def seconds_left(self) -> float:
         """Seconds until the deadline. Raises ProviderUnavailable when it has passed."""
@@ -318,7 +359,7 @@ class Client:
         body: bytes | None,
         reply: Reply,
     ) -> None:
-        if self._context.recorder is None:
+        if self._context.recorder is None or urlsplit(url).hostname in _SIGN_IN_HOSTS:
             return
         pairs = list(params.items()) if isinstance(params, Mapping) else list(params)
         self._context.recorder.keep(

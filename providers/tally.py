@@ -56,6 +56,10 @@ class Tally:
     def reject(self, reason: str, rows: int = 1) -> None:
         self._rejections[reason] += rows
 
+    def see(self, instance_type: str) -> None:
+        """Counts an accelerator instance type as listed, whether or not it can be used."""
+        self._instance_types.add(instance_type)
+
     def note(self, text: str) -> None:
         """Something that the user is told with the outcome; the same text is told once."""
         self._notes[text] = None
@@ -74,7 +78,7 @@ class Tally:
         traits: frozenset[Trait] = frozenset(),
     ) -> InstanceType | None:
         """The accelerator machine of that name, counted as seen; None, and a rejection, when it cannot be described."""
-        self._instance_types.add(name)
+        self.see(name)
         try:
             return describe(
                 self.provider,
