@@ -1,11 +1,9 @@
 """Turns the offers on file and a buyer's filters into the offers that may be bought, and a count of the others."""
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from types import MappingProxyType
 from typing import Final
 
 from pricing_cache.compiled import OfferBook
@@ -36,10 +34,15 @@ class Filters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The offers that pass, and how many did not, by reason."""
+    """The offers that pass, and those that do not, by the first reason that each meets."""
 
     offers: tuple[Offer, ...]
-    rejections: Mapping[str, int]
+    left_out: Mapping[str, tuple[Offer, ...]]
+
+    @property
+    def rejections(self) -> dict[str, int]:
+        """How many offers were left out, by reason."""
+        return {reason: len(offers) for reason, offers in self.left_out.items()}
 
 
 def current_offers(
@@ -55,16 +58,16 @@ def current_offers(
 
 
 def select(offers: Iterable[Offer], filters: Filters) -> Selection:
-    """The offers that pass all filters; each of the others is counted under the first reason that it meets."""
-    rejections: Counter[str] = Counter()
+    """The offers that pass all filters; each of the others is listed under the first reason that it meets."""
     kept: list[Offer] = []
+    left_out: dict[str, list[Offer]] = {}
     for offer in offers:
         reason = _reason_against(offer, filters)
         if reason is None:
             kept.append(offer)
         else:
-            rejections[reason] += 1
-    return Selection(offers=tuple(kept), rejections=MappingProxyType(dict(rejections)))
+            left_out.setdefault(reason, []).append(offer)
+    return Selection(offers=tuple(kept), left_out={reason: tuple(found) for reason, found in left_out.items()})
 
 
 def check_names(book: OfferBook, filters: Filters) -> None:
@@ -82,19 +85,30 @@ def known_regions(offers: Iterable[Offer]) -> tuple[str, ...]:
     return tuple(sorted({offer.region for offer in offers if offer.region}))
 
 
+def other_option(option: PurchaseOption) -> str:
+    """The reason why an offer under another purchase option is left out."""
+    return f"other purchase option ({option})"
+
+
+def only_when_asked_for(trait: Trait) -> str:
+    """The reason why a machine with a trait is left out."""
+    return f"{trait} machine, only taken when asked for"
+
+
 def _reason_against(offer: Offer, filters: Filters) -> str | None:
     kind = offer.instance_type
+    if offer.purchase_option not in filters.purchase_options:
+        return other_option(offer.purchase_option)
     if filters.providers and kind.provider not in filters.providers:
         return "other provider"
     if filters.accelerators and kind.accelerator not in filters.accelerators:
         return "other accelerator"
     if filters.regions and offer.region not in filters.regions:
         return "other region" if offer.region else "price without a region"
-    if offer.purchase_option not in filters.purchase_options:
-        return f"other purchase option ({offer.purchase_option})"
-    for trait in ASKED_FOR_TRAITS:
-        if trait in kind.traits and trait not in filters.traits:
-            return f"{trait} machine, only taken when asked for"
+    if kind.traits:
+        for trait in ASKED_FOR_TRAITS:
+            if trait in kind.traits and trait not in filters.traits:
+                return only_when_asked_for(trait)
     if kind.is_fractional and not filters.fractional:
         return "fraction of an accelerator"
     if offer.in_stock is False:

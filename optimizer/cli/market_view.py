@@ -1,13 +1,20 @@
 """Turns market flags into the offers that may be bought, and those that other flags would add."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from optimizer.cli.choices import UNCALIBRATED, accelerators, includes, not_on_demand
 from optimizer.plans.planner import Pool
 from optimizer.sizing.calibration import is_calibrated
-from pricing_cache.compiled import OfferBook
-from pricing_cache.query import Filters, check_names, current_offers, select
+from pricing_cache.query import (
+    Filters,
+    Selection,
+    check_names,
+    current_offers,
+    only_when_asked_for,
+    other_option,
+    select,
+)
 from providers.accelerators import catalogue
 from providers.offers import Offer, PurchaseOption, Trait
 
@@ -66,7 +73,7 @@ def load(view: MarketView) -> Offers:
         eligible=selection.offers,
         on_file=len(book.offers),
         rejections=selection.rejections,
-        pools=tuple(_pools(book, filters, selection.offers)),
+        pools=tuple(_pools(selection, filters)),
         remarks=remarks,
         warnings=not_on_demand(view.providers, names, view.purchase_options),
     )
@@ -76,27 +83,23 @@ def _uncalibrated() -> dict[str, str]:
     return {a.name: _UNCALIBRATED_REASON for a in catalogue().values() if not is_calibrated(a)}
 
 
-def _pools(book: OfferBook, filters: Filters, eligible: Sequence[Offer]) -> list[Pool]:
-    """A pool for each purchase option, and each kind of machine, that was not asked for."""
-    pools = []
+def _pools(selection: Selection, filters: Filters) -> Iterator[Pool]:
+    """A pool for each purchase option, and each kind of machine, that was left out unasked."""
     for option, note in _OPTION_NOTES.items():
-        if option not in filters.purchase_options:
-            offers = select(book.offers, replace(filters, purchase_options=frozenset({option}))).offers
-            flag = f"--purchase {option.replace('_', '-')}"
-            pools.append(Pool(kind="purchase_option", name=option, flag=flag, offers=offers, note=note))
+        found = selection.left_out.get(other_option(option), ())
+        offers = select(found, replace(filters, purchase_options=frozenset({option}))).offers
+        flag = f"--purchase {option.replace('_', '-')}"
+        yield Pool(kind="purchase_option", name=option, flag=flag, offers=offers, note=note)
     for trait, note in _TRAIT_NOTES.items():
-        if trait not in filters.traits:
-            added = replace(filters, traits=filters.traits | {trait})
-            pools.append(_added(book, added, eligible, name=trait, note=note))
-    if filters.excluded_accelerators:
-        added = replace(filters, excluded_accelerators={})
-        note = "no published measurements to calibrate the estimate on"
-        pools.append(_added(book, added, eligible, name=UNCALIBRATED, note=note))
-    return pools
+        wider = replace(filters, traits=filters.traits | {trait})
+        yield _wider_pool(selection, only_when_asked_for(trait), wider, name=trait, note=note)
+    note = "no published measurements to calibrate the estimate on"
+    wider = replace(filters, excluded_accelerators={})
+    yield _wider_pool(selection, _UNCALIBRATED_REASON, wider, name=UNCALIBRATED, note=note)
 
 
-def _added(book: OfferBook, filters: Filters, eligible: Sequence[Offer], *, name: str, note: str) -> Pool:
-    """The pool with a kind of machine added; empty where that adds nothing."""
-    offers = select(book.offers, filters).offers
-    more = offers if len(offers) > len(eligible) else ()
-    return Pool(kind="include", name=name, flag=f"--include {name}", offers=more, note=note)
+def _wider_pool(selection: Selection, reason: str, wider: Filters, *, name: str, note: str) -> Pool:
+    """The offers that pass and those that wider filters add; empty where they add none."""
+    added = select(selection.left_out.get(reason, ()), wider).offers
+    offers = (*selection.offers, *added) if added else ()
+    return Pool(kind="include", name=name, flag=f"--include {name}", offers=offers, note=note)

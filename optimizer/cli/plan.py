@@ -144,9 +144,8 @@ def plan(
             warnings=offers.warnings,
         )
     )
-    if timing:
-        own = {"import_s": imported - started, "load_s": loaded - imported}
-        result = replace(result, timing_s={**own, **result.timing_s})
+    stages = {"import_s": imported - started, "load_s": loaded - imported, **result.timing_s}
+    result = replace(result, timing_s=stages if timing else {})
     write_result(plan_output.render(result, format_, explained=explain, everything=show_all), output)
     say(plan_output.remarks(result, format_), quiet=quiet)
     return _exit_code(result.status, require_optimal=require_optimal)

@@ -1,15 +1,18 @@
 """Turns a plan into what is printed: tables, JSON, CSV or Markdown."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 
 from optimizer.cli.choices import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.plans.document import offer_document, plan_document
 from optimizer.plans.explain import describe_fleet, explain
 from optimizer.plans.plan import Alternative, Fleet, Plan
+from optimizer.plans.planner import rank_key
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
 
+_ACCELERATORS_SHOWN = 5
 _KIND_TITLES = {
     "provider": "one provider only",
     "accelerator": "one accelerator only",
@@ -222,12 +225,25 @@ def _remedies(plan: Plan) -> Iterator[Table | str]:
 
 
 def _alternatives(plan: Plan, *, everything: bool) -> Table:
-    shown = [a for a in plan.alternatives if everything or (a.fleet is not None and a.within_budget)]
+    shown = list(plan.alternatives if everything else _worth_showing(plan))
     columns = ("alternative", "choice", "requests/s", "USD/month", "difference", "instances", "note")
     rows = [_alternative_row(plan, a) for a in shown]
-    return Table(
-        title="Alternatives", columns=columns, rows=rows, right=frozenset({"requests/s", "USD/month", "difference"})
-    )
+    hidden = len(plan.alternatives) - len(shown)
+    title = f"Alternatives ({hidden} more with --all)" if hidden else "Alternatives"
+    return Table(title=title, columns=columns, rows=rows, right=frozenset({"requests/s", "USD/month", "difference"}))
+
+
+def _worth_showing(plan: Plan) -> Iterator[Alternative]:
+    """What fits, of the single accelerators only the best few; every provider, since a buyer asks for each."""
+    fitting = [a for a in plan.alternatives if a.fleet is not None and a.within_budget]
+    single = [a for a in fitting if a.kind == "accelerator"]
+    single.sort(key=lambda a: (rank_key(a.fleet, plan.objective), a.name) if a.fleet else ((0.0, Decimal(0)), a.name))
+    best = {a.name for a in single[:_ACCELERATORS_SHOWN]}
+    for alternative in plan.alternatives:
+        if alternative.kind == "provider" or (
+            alternative in fitting and (alternative.kind != "accelerator" or alternative.name in best)
+        ):
+            yield alternative
 
 
 def _alternative_row(plan: Plan, alternative: Alternative) -> tuple[str, ...]:

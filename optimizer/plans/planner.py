@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
 
+from optimizer.plans.comparison import Undecided, compare
 from optimizer.plans.market import Choice, Market
 from optimizer.plans.plan import Alternative, AlternativeKind, Fleet, Plan, PriceDates, Proof, Suggestion
+from optimizer.plans.sizer import Sizer
 from optimizer.program.problem import Limits, Objective, Shortfall, SolverOptions
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
@@ -78,21 +80,15 @@ def plan(request: Request) -> Plan:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in request.rejections.items())
         why = (f"no offer passes the filters ({reasons or 'none on file'})", *request.warnings)
         raise NoUsablePrices("; ".join((*why, "loosen one of them")))
-    market = Market(
-        workload=request.workload,
-        architecture=request.architecture,
-        limits=_limits(request, budgeted=True),
-        solver_options=request.solver_options,
-        engine=request.engine,
-        gpu_memory_utilization=request.gpu_memory_utilization,
-    )
     started = time.perf_counter()
-    main = _best(market, request, request.offers)
-    chosen = time.perf_counter()
-    rejections = {**request.rejections, **_sizing_rejections(market)}
-    cheapest = _cheapest(market, request, request.offers)
-    alternatives = tuple(_alternatives(market, request))
+    sizer = Sizer(request.workload, request.architecture, request.engine, request.gpu_memory_utilization)
+    desk = _Desk(request, Market(sizer, request.solver_options))
+    main = desk.choose(request.offers)
     fleet = main.fleet
+    rejections = {**request.rejections, **_sizing_rejections(sizer)}
+    chosen = time.perf_counter()
+    cheapest = desk.cheapest(request.offers)
+    alternatives = tuple(_alternatives(desk))
     compared = time.perf_counter()
     shortfalls, suggestions = ((), ()) if fleet else _remedies(request, main, cheapest, alternatives)
     return Plan(
@@ -113,59 +109,68 @@ def plan(request: Request) -> Plan:
         shortfalls=tuple(shortfalls),
         suggestions=tuple(suggestions),
         timing_s={
-            "sizing_s": market.sizing_s,
-            "build_s": market.build_s,
-            "solve_s": market.solve_s,
+            "sizing_s": sizer.seconds,
+            "build_s": desk.market.build_s,
+            "solve_s": desk.market.solve_s,
             "main_program_s": chosen - started,
             "alternatives_s": compared - chosen,
         },
     )
 
 
-def _best(market: Market, request: Request, offers: Iterable[Offer], precisions: tuple[str, ...] = ()) -> Choice:
-    rate = request.requests_per_s
-    return market.choose(
-        offers,
-        request.objective,
-        requests_per_s=rate or 0.0,
-        precisions=precisions,
-        minimum_replicas=0 if rate else 1,
-    )
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """Answers one request's question for any offers and dtypes, by the program or by the exact search."""
+
+    request: Request
+    market: Market
+
+    @property
+    def limits(self) -> Limits:
+        budget = self.request.budget_usd_per_month
+        return replace(self.request.limits, budget_usd_per_month=None if budget is None else float(budget))
+
+    def choose(self, offers: Iterable[Offer]) -> Choice:
+        """The answer, from the program."""
+        rate = self.request.requests_per_s or 0.0
+        return self.market.choose(offers, self.request.objective, self.limits, requests_per_s=rate)
+
+    def compare(self, offers: Sequence[Offer], precisions: tuple[str, ...] = ()) -> tuple[Fleet | None, bool]:
+        """The answer with other offers or dtypes, and whether it is within the budget: the cheapest if nothing is."""
+        budget = self.request.budget_usd_per_month
+        fleet = self._best(offers, self.request.objective, self.limits, precisions)
+        if fleet is None and budget is not None:
+            fleet = self.cheapest(offers, precisions)
+        return fleet, fleet is None or budget is None or fleet.usd_per_month <= budget
+
+    def cheapest(self, offers: Sequence[Offer], precisions: tuple[str, ...] = ()) -> Fleet | None:
+        """The cheapest fleet for the rate, or that runs the model at all, whatever the budget."""
+        return self._best(offers, "min_cost", self.request.limits, precisions)
+
+    def _best(
+        self, offers: Sequence[Offer], objective: Objective, limits: Limits, precisions: tuple[str, ...]
+    ) -> Fleet | None:
+        rate = self.request.requests_per_s or 0.0
+        try:
+            return compare(self.market.sizer, offers, objective, limits, requests_per_s=rate, precisions=precisions)
+        except Undecided:
+            return self.market.choose(offers, objective, limits, requests_per_s=rate, precisions=precisions).fleet
 
 
-def _cheapest(
-    market: Market, request: Request, offers: Iterable[Offer], precisions: tuple[str, ...] = ()
-) -> Fleet | None:
-    """The cheapest fleet for the rate, or that runs the model at all, whatever the budget."""
-    rate = request.requests_per_s
-    return market.choose(
-        offers,
-        "min_cost",
-        requests_per_s=rate or 0.0,
-        precisions=precisions,
-        limits=_limits(request, budgeted=False),
-        minimum_replicas=0 if rate else 1,
-    ).fleet
-
-
-def _limits(request: Request, *, budgeted: bool) -> Limits:
-    budget = request.budget_usd_per_month
-    return replace(request.limits, budget_usd_per_month=float(budget) if budgeted and budget is not None else None)
-
-
-def _alternatives(market: Market, request: Request) -> Iterable[Alternative]:
+def _alternatives(desk: _Desk) -> Iterable[Alternative]:
     """The best plan of each provider and each accelerator alone, under each other flag, and in each lossy dtype."""
+    request = desk.request
     for kind, name, flag, offers in _partitions(request.offers):
-        yield _alternative(market, request, Pool(kind=kind, name=name, flag=flag, offers=offers))
+        yield _alternative(desk, Pool(kind=kind, name=name, flag=flag, offers=offers))
     for pool in request.pools:
         if pool.offers:
-            yield _alternative(market, request, pool)
+            yield _alternative(desk, pool)
     if not request.workload.precisions:
         for precision, note in LOSSY_PRECISIONS.items():
             pool = Pool(
                 kind="precision", name=precision, flag=f"--precision {precision}", offers=request.offers, note=note
             )
-            yield _alternative(market, request, pool, (precision,))
+            yield _alternative(desk, pool, (precision,))
 
 
 def _partitions(offers: Sequence[Offer]) -> Iterable[tuple[AlternativeKind, str, str, list[Offer]]]:
@@ -180,11 +185,8 @@ def _partitions(offers: Sequence[Offer]) -> Iterable[tuple[AlternativeKind, str,
         yield "accelerator", accelerator, f"--gpu '{accelerator}'", found
 
 
-def _alternative(market: Market, request: Request, pool: Pool, precisions: tuple[str, ...] = ()) -> Alternative:
-    choice = _best(market, request, pool.offers, precisions)
-    fleet, within_budget = choice.fleet, True
-    if fleet is None and request.budget_usd_per_month is not None:
-        fleet, within_budget = _cheapest(market, request, pool.offers, precisions), False
+def _alternative(desk: _Desk, pool: Pool, precisions: tuple[str, ...] = ()) -> Alternative:
+    fleet, within_budget = desk.compare(pool.offers, precisions)
     return Alternative(
         kind=pool.kind, name=pool.name, flag=pool.flag, fleet=fleet, within_budget=within_budget, note=pool.note
     )
@@ -260,8 +262,8 @@ def _price_dates(request: Request) -> PriceDates:
     )
 
 
-def _sizing_rejections(market: Market) -> dict[str, int]:
-    return {f"hardware: {reason}": count for reason, count in sorted(market.sizing_rejections.items())}
+def _sizing_rejections(sizer: Sizer) -> dict[str, int]:
+    return {f"hardware: {reason}": count for reason, count in sorted(sizer.rejections.items())}
 
 
 def _warnings(fleet: Fleet | None, request: Request) -> Iterable[str]:
