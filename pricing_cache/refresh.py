@@ -4,13 +4,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from pricing_cache.current import merged, rebuild
+from pricing_cache.current import load_current, merged, rebuild
 from pricing_cache.location import CacheLocation
 from pricing_cache.observations import (
     Outcome,
@@ -21,7 +21,7 @@ from pricing_cache.observations import (
     last_stored_run,
     read_state,
 )
-from pricing_cache.quarantine import Held, far_off_others, judge
+from pricing_cache.quarantine import Held, Verdict, far_off_others, judge
 from pricing_cache.snapshot import snapshot
 from pricing_cache.store import Store, open_store
 from providers.base import Answer, FetchContext, Provider, provider
@@ -80,8 +80,9 @@ def refresh(
     contexts = {name: context_of(name) for name in names}
     results: dict[str, Result] = {}
     with open_store(location) as store:
+        market = load_current(location).offers
         for fetched in _fetched(contexts, adapter_of):
-            result = _keep(store, fetched, contexts[fetched.provider].now, accept=accept)
+            result = _keep(store, fetched, contexts[fetched.provider].now, accept=accept, market=market)
             results[result.provider] = result
             on_result(result)
     if any(result.outcome is Outcome.STORED for result in results.values()):
@@ -89,49 +90,62 @@ def refresh(
     return tuple(results[name] for name in names)
 
 
-def keep_answer(store: Store, answer: Answer, *, at: datetime, duration_s: float = 0.0, accept: bool = False) -> Result:
-    """Judges one answer against the cache and keeps it, used or apart, in one transaction."""
+def keep_answer(
+    store: Store,
+    answer: Answer,
+    *,
+    at: datetime,
+    duration_s: float = 0.0,
+    accept: bool = False,
+    market: Iterable[Offer] = (),
+) -> Result:
+    """Judges one answer against the cache and keeps it, used or apart, in one transaction.
+
+    `market` has the offers in use of all providers; an answer far from the others' gets a warning.
+    """
+    floor = [offer for offer in snapshot().offers if offer.provider == answer.provider]
     with store.writing() as (connection, run_id):
         state = read_state(connection, provider=answer.provider)
         last = last_stored_run(connection, answer.provider)
         quoted = {key: quote.offer for key, quote in state.quotes.items()}
         verdict = judge(answer, quoted, last.instance_types_seen if last else None, accept=accept)
-        run = Run(
-            id=run_id,
-            provider=answer.provider,
-            at=at,
-            outcome=Outcome.REFUSED if verdict.refusal else Outcome.STORED,
-            duration_s=duration_s,
-            message=verdict.refusal,
-            instance_types_seen=answer.instance_types_seen,
-            rejections=answer.rejections,
-            notes=answer.notes,
-            sources=answer.sources,
-        )
-        result = Result(
-            provider=answer.provider,
-            outcome=run.outcome,
-            duration_s=duration_s,
-            message=run.message,
-            held=verdict.held,
-            accepted=verdict.accepted,
-            rejections=answer.rejections,
-            notes=answer.notes,
-        )
+        run = _run(answer, verdict, run_id=run_id, at=at, duration_s=duration_s)
         if verdict.refusal:
             append_refused(connection, run, verdict, state=state)
-            return result
-        floor = [offer for offer in snapshot().offers if offer.provider == answer.provider]
-        before = {offer.key: offer for offer in merged(state, floor)}
-        departed = [
-            key for key in before if answer.supersedes(key) and key not in verdict.usable and key not in verdict.held
-        ]
-        append_answer(connection, run, verdict, coverage=answer.coverage, departed=departed, state=state)
-        others = [offer for offer in snapshot().offers if offer.provider != answer.provider]
-    return replace(
-        result,
-        changes=_changes(before, verdict.usable, gone=len(departed)),
+            changes = Changes()
+        else:
+            before = {offer.key: offer for offer in merged(state, floor)}
+            listed = verdict.usable.keys() | verdict.held.keys()
+            departed = [key for key in before if key not in listed and answer.supersedes(key)]
+            append_answer(connection, run, verdict, coverage=answer.coverage, departed=departed, state=state)
+            changes = _changes(before, verdict.usable, gone=len(departed))
+    others = (offer for offer in market if offer.provider != answer.provider)
+    return Result(
+        provider=answer.provider,
+        outcome=run.outcome,
+        duration_s=duration_s,
+        message=run.message,
+        changes=changes,
+        held=verdict.held,
+        accepted=verdict.accepted,
+        rejections=answer.rejections,
+        notes=answer.notes,
         warnings=far_off_others(verdict.usable.values(), others),
+    )
+
+
+def _run(answer: Answer, verdict: Verdict, *, run_id: int, at: datetime, duration_s: float) -> Run:
+    return Run(
+        id=run_id,
+        provider=answer.provider,
+        at=at,
+        outcome=Outcome.REFUSED if verdict.refusal else Outcome.STORED,
+        duration_s=duration_s,
+        message=verdict.refusal,
+        instance_types_seen=answer.instance_types_seen,
+        rejections=answer.rejections,
+        notes=answer.notes,
+        sources=answer.sources,
     )
 
 
@@ -187,9 +201,9 @@ def _fetch(
     arrived.put(_Fetched(provider=name, duration_s=took, answer=answer, outcome=outcome, message=message))
 
 
-def _keep(store: Store, fetched: _Fetched, at: datetime, *, accept: bool) -> Result:
+def _keep(store: Store, fetched: _Fetched, at: datetime, *, accept: bool, market: Iterable[Offer]) -> Result:
     if fetched.answer is not None:
-        return keep_answer(store, fetched.answer, at=at, duration_s=fetched.duration_s, accept=accept)
+        return keep_answer(store, fetched.answer, at=at, duration_s=fetched.duration_s, accept=accept, market=market)
     message = fetched.message.removeprefix(f"{fetched.provider}: ")
     with store.writing() as (connection, run_id):
         append_run(

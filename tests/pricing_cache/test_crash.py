@@ -1,0 +1,95 @@
+"""Processes that are killed while they refresh, and processes that refresh and plan at once."""
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from threading import Event
+
+import pytest
+from sqlalchemy import func, select
+
+from pricing_cache.location import CacheLocation
+from pricing_cache.observations import Outcome, read_runs
+from pricing_cache.schema import OBSERVATIONS
+from pricing_cache.store import open_for_reading
+from tests.pricing_cache.refreshing import LOWEST_USD, prices_in_use
+
+ROOT = Path(__file__).parents[2]
+OFFERS = 500
+LONGEST_LIFE_S = 0.25
+
+
+def start(location: CacheLocation, provider: str, times: int) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.pricing_cache.refreshing", location.url, provider, str(OFFERS), str(times)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def observations(location: CacheLocation) -> tuple[int, int]:
+    """Rows, and runs that were stored."""
+    with open_for_reading(location) as store, store.reading() as connection:
+        rows = connection.execute(select(func.count()).select_from(OBSERVATIONS)).scalar_one()
+        return rows, sum(run.outcome is Outcome.STORED for run in read_runs(connection))
+
+
+def assert_sound(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+
+
+@pytest.mark.parametrize("kills", [50])
+def test_a_refresh_that_is_killed_at_any_point_loses_no_last_good_price(
+    sqlite_location: CacheLocation, kills: int
+) -> None:
+    path = sqlite_location.database
+    assert path is not None
+    chance = random.Random(20261130)
+    highest = LOWEST_USD
+    for _ in range(kills):
+        with start(sqlite_location, "lambda", 1_000) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begins\n"
+            Event().wait(chance.uniform(0, LONGEST_LIFE_S))  # the point of the test: a random moment
+            process.send_signal(signal.SIGKILL)
+        assert process.returncode == -signal.SIGKILL
+        if not path.exists():
+            continue  # killed before its first write
+        assert_sound(path)
+        rows, runs = observations(sqlite_location)
+        assert rows == runs * OFFERS
+        prices = prices_in_use(sqlite_location.url, "lambda")
+        assert len(prices) == (OFFERS if runs else 0)
+        assert len(set(prices.values())) <= 1, "offers of two runs in use at once"
+        assert max(prices.values(), default=highest) >= highest
+        highest = max(prices.values(), default=highest)
+    assert highest > LOWEST_USD, "no refresh was ever stored: the kills come too early"
+
+
+def test_a_killed_refresh_leaves_a_server_as_it_was(postgresql_location: CacheLocation) -> None:
+    chance = random.Random(20261130)
+    for _ in range(5):
+        with start(postgresql_location, "lambda", 1_000) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begins\n"
+            Event().wait(0.3 + chance.uniform(0, LONGEST_LIFE_S))
+            process.send_signal(signal.SIGKILL)
+        rows, runs = observations(postgresql_location)
+        assert rows == runs * OFFERS
+        assert len(prices_in_use(postgresql_location.url, "lambda")) == (OFFERS if runs else 0)
+
+
+def test_eight_processes_refresh_and_plan_at_once_and_no_row_is_lost(location: CacheLocation) -> None:
+    times = 2
+    sellers: Sequence[str] = ("aws", "gcp", "azure", "lambda", "runpod", "one", "two", "three")
+    processes = [start(location, seller, times) for seller in sellers]
+    for process in processes:
+        output, errors = process.communicate(timeout=300)
+        assert (process.returncode, output, errors) == (0, "begins\ndone\n", "")
+    assert observations(location) == (len(sellers) * times * OFFERS, len(sellers) * times)
+    if location.database:
+        assert_sound(location.database)
