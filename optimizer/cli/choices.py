@@ -15,13 +15,15 @@ UNCALIBRATED: Final = "uncalibrated"
 FORMATS: Final = ("table", "json", "csv", "md")
 TASKS: Final = ("infer",)
 _MAX_CONFIG_BYTES: Final = 10_000_000
+_MAX_SHOWN: Final = 100
 
 
 def one_of(kind: str, value: str, known: Sequence[str]) -> str:
-    """`value` if it is known. Raises UnknownName."""
-    if value not in known:
+    """The known word that `value` is, whatever its case. Raises UnknownName."""
+    word = value.strip().lower()
+    if word not in known:
         raise UnknownName(kind, value, nearest(value, known), f"known: {', '.join(known)}")
-    return value
+    return word
 
 
 def architecture(model: str) -> Architecture:
@@ -29,10 +31,12 @@ def architecture(model: str) -> Architecture:
 
     Raises UnknownName, or UsageError for a file that is not a model's config.
     """
-    path = Path(model).expanduser()
-    if path.suffix == ".json" or path.is_dir() or model.startswith((".", "/", "~")):
-        return _from_file(path)
-    return resolve_model(model)
+    try:
+        path = Path(model).expanduser()
+        is_path = path.suffix == ".json" or model.startswith((".", "/", "~")) or (bool(model.strip()) and path.is_dir())
+        return _from_file(path) if is_path else resolve_model(model)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"model {_shortened(model)!r} cannot be read: {error}; give another name or path") from None
 
 
 def _from_file(path: Path) -> Architecture:
@@ -42,7 +46,7 @@ def _from_file(path: Path) -> Architecture:
     if file.stat().st_size > _MAX_CONFIG_BYTES:
         raise UsageError(f"model file {str(file)!r} has {file.stat().st_size} bytes: that is no config.json")
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"model file {str(file)!r} is not valid JSON ({error}); download it again") from None
     if not isinstance(content, dict):
@@ -52,6 +56,10 @@ def _from_file(path: Path) -> Architecture:
         return architecture_from_config(content, name)
     except UsageError as error:
         raise UsageError(f"model file {str(file)!r}: {error}") from None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
 
 
 def accelerators(names: Iterable[str] | None) -> tuple[frozenset[str], tuple[str, ...]]:

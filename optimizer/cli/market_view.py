@@ -1,7 +1,9 @@
 """Turns market flags into the offers that may be bought, and those that other flags would add."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 
 from optimizer.cli.choices import UNCALIBRATED, accelerators, includes, not_on_demand
 from optimizer.plans.planner import Pool
@@ -16,6 +18,7 @@ from pricing_cache.query import (
     select,
 )
 from providers.accelerators import catalogue
+from providers.errors import UsageError
 from providers.offers import Offer, PurchaseOption, Trait
 
 _UNCALIBRATED_REASON = "accelerator without calibration, only taken when asked for"
@@ -40,6 +43,8 @@ class MarketView:
     gpus: tuple[str, ...]
     purchase_options: frozenset[PurchaseOption]
     include: tuple[str, ...]
+    as_of: date | None = None
+    offline: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +71,7 @@ def load(view: MarketView) -> Offers:
         traits=traits,
         excluded_accelerators={} if uncalibrated else _uncalibrated(),
     )
-    book = current_offers()
+    book = current_offers(as_of=view.as_of, offline=view.offline)
     check_names(book, filters)
     selection = select(book.offers, filters)
     return Offers(
@@ -75,8 +80,20 @@ def load(view: MarketView) -> Offers:
         rejections=selection.rejections,
         pools=tuple(_pools(selection, filters)),
         remarks=remarks,
-        warnings=not_on_demand(view.providers, names, view.purchase_options),
+        warnings=(
+            *book.header.get("warnings", ()),
+            *not_on_demand(view.providers, names, view.purchase_options),
+        ),
     )
+
+
+def refresh_first(providers: Iterable[str], *, offline: bool, quiet: bool) -> None:
+    """Fetches live prices before planning. Raises UsageError together with `--offline`."""
+    if offline:
+        raise UsageError("--refresh goes online, --offline forbids it: give one of them")
+    from optimizer.cli.refresh import refresh
+
+    refresh(providers=list(providers) or None, output=os.devnull, quiet=quiet)
 
 
 def _uncalibrated() -> dict[str, str]:

@@ -37,7 +37,9 @@ def offers(
     ] = "price",
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Most rows of a table.")] = 50,
     show_all: Annotated[bool, typer.Option("--all", help="Every row, also zones priced as their region.")] = False,
+    as_of: options.AsOf = None,
     max_age: options.MaxAge = "30d",
+    offline: options.Offline = False,
     format_: options.Format = "table",
     output: options.Output = "-",
     quiet: options.Quiet = False,
@@ -69,7 +71,7 @@ def offers(
         accelerators=names,
         purchase_options=choices.purchase_options(purchase) if purchase else None,
     )
-    book = current_offers()
+    book = current_offers(as_of=values.day("--as-of", as_of), offline=offline)
     check_names(book, filters)
     offers_output.check_instance_types(book, listing.instance_types)
     selection = select(book.offers, filters)
@@ -81,5 +83,12 @@ def offers(
     remarks += choices.not_on_demand(filters.providers, names, filters.purchase_options)
     if not found:
         remarks += (offers_output.nothing_found(selection),)
-    say([*remarks, f"{len(shown)} of {len(found)} offers shown, {len(book.offers)} on file"], quiet=quiet)
+    say(
+        [
+            *remarks,
+            *book.header.get("warnings", ()),
+            f"{len(shown)} of {len(found)} offers shown, {len(book.offers)} on file",
+        ],
+        quiet=quiet,
+    )
     return ExitCode.DONE if found else ExitCode.NO_PRICES

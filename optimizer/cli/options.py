@@ -75,6 +75,11 @@ Include = Annotated[
 MaxAge = Annotated[
     str, typer.Option("--max-age", metavar="DAYS", help="Prices older than this are flagged: 30d, 12h, 2w.")
 ]
+AsOf = Annotated[
+    str | None, typer.Option("--as-of", metavar="DATE", help="Use the prices that were known on that day: 2026-08-31.")
+]
+Offline = Annotated[bool, typer.Option("--offline", help="Ask no server, not even a price cache on one.")]
+Refresh = Annotated[bool, typer.Option("--refresh", help="Fetch live prices first, as `costopt refresh` does.")]
 Format = Annotated[str, typer.Option("-f", "--format", metavar="FORMAT", help="table, json, csv or md.")]
 Output = Annotated[
     str, typer.Option("-o", "--output", metavar="FILE", help="Write there instead of to standard output (-).")

@@ -51,7 +51,10 @@ def plan(
     spare_replicas: Annotated[
         int, typer.Option("--spare-replicas", metavar="N", help="Instances of one kind whose loss the plan survives.")
     ] = 0,
+    as_of: options.AsOf = None,
     max_age: options.MaxAge = "30d",
+    offline: options.Offline = False,
+    refresh: options.Refresh = False,
     solver: Annotated[
         str, typer.Option("--solver", metavar="NAME", help="auto, highs, cbc, or another that PuLP finds.")
     ] = "auto",
@@ -98,6 +101,8 @@ def plan(
         gpus=tuple(gpu or ()),
         purchase_options=choices.purchase_options(purchase),
         include=tuple(include or ()),
+        as_of=values.day("--as-of", as_of),
+        offline=offline,
     )
     workload = InferenceWorkload(
         name="workload",
@@ -117,6 +122,8 @@ def plan(
     budget_usd = values.money("--budget", budget)
     max_age_days = values.duration_hours("--max-age", max_age) / 24
     imported = time.perf_counter()
+    if refresh:
+        market_view.refresh_first(provider or (), offline=offline, quiet=quiet)
     offers = market_view.load(view)
     loaded = time.perf_counter()
     result = make_plan(

@@ -102,7 +102,7 @@ def _parts(plan: Plan, *, explained: bool, everything: bool) -> Iterator[Table |
         cheapest = plan.cheapest
         yield (
             f"Cheapest that runs the model at all: {cheapest.usd_per_month:,.2f} USD/month, "
-            f"{_capacity(cheapest) * plan.workload.utilization:.2f} requests/s: {describe_fleet(cheapest)}"
+            f"{cheapest.requests_per_s:.2f} requests/s: {describe_fleet(cheapest)}"
         )
     if plan.status == "infeasible":
         yield from _remedies(plan)
@@ -279,7 +279,3 @@ def _footer(plan: Plan) -> str:
             f"{prices.stale:,} of those are older than {prices.max_age_days} days or undated: check before buying"
         )
     return "; ".join(parts)
-
-
-def _capacity(fleet: Fleet) -> float:
-    return sum(group.candidate.requests_per_s.value * group.count for group in fleet.replicas)

@@ -16,7 +16,14 @@ def write_result(text: str, output: str) -> None:
         sys.stdout.flush()
         return
     path = Path(output)
+    if path.is_dir():
+        raise UsageError(f"cannot write {output!r}: it is a folder; name a file in it")
     try:
+        if path.exists() and not path.is_file():
+            # A device or a named pipe is written to: replacing it by a file would break it for everybody.
+            path.write_text(text, encoding="utf-8")
+            return
+        path = path.resolve()
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:

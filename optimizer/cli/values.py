@@ -2,12 +2,16 @@
 
 import math
 import re
+from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from providers.errors import InvalidValue
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([hdwm]?)")
+_MAX_USD: Final = Decimal(10) ** 12
+_MAX_RATE: Final = 1e9
+_MAX_DURATION_HOURS: Final = 24.0 * 365 * 1000
 _HOURS: Final = {"h": 1.0, "d": 24.0, "w": 168.0, "m": 730.0, "": 24.0}
 
 
@@ -21,7 +25,16 @@ def money(what: str, text: str | None) -> Decimal | None:
         raise InvalidValue(what, text, "write USD as a plain number, like 5000 or 5000.50") from None
     if not amount.is_finite() or amount <= 0:
         raise InvalidValue(what, text, "give an amount above 0 USD")
+    if amount > _MAX_USD:
+        raise InvalidValue(what, text, f"give at most {_MAX_USD:,} USD")
     return amount
+
+
+def rate(what: str, value: float | None) -> float | None:
+    """Requests per second above 0, at most 10^9. Raises InvalidValue."""
+    if positive(what, value) is not None and value is not None and value > _MAX_RATE:
+        raise InvalidValue(what, value, f"give at most {_MAX_RATE:,.0f} requests per second")
+    return value
 
 
 def positive(what: str, value: float | None) -> float | None:
@@ -31,17 +44,27 @@ def positive(what: str, value: float | None) -> float | None:
     return value
 
 
-def share(what: str, value: float | None) -> float | None:
-    """A number from 0 to 1. Raises InvalidValue."""
-    if value is not None and not 0 <= value <= 1:
-        raise InvalidValue(what, value, "give a share between 0 and 1")
+def share(what: str, value: float | None, *, zero: bool = False) -> float | None:
+    """A number above 0 (or from 0 on, with `zero`) up to 1. Raises InvalidValue."""
+    if value is not None and not (0 < value <= 1 or (zero and value == 0)):
+        raise InvalidValue(what, value, "give a share from 0 to 1" if zero else "give a share above 0, at most 1")
     return value
+
+
+def day(what: str, text: str | None) -> date | None:
+    """A day like 2026-08-31. Raises InvalidValue."""
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidValue(what, text, "write a day like 2026-08-31") from None
 
 
 def duration_hours(what: str, text: str) -> float:
     """Hours of `12h`, `30d`, `2w` or a bare number of days. Raises InvalidValue."""
     match = _DURATION.fullmatch(text.strip().lower())
     hours = float(match[1]) * _HOURS[match[2]] if match else 0.0
-    if not 0 < hours < math.inf:
-        raise InvalidValue(what, text, "write a duration above 0 like 12h, 30d or 2w")
+    if not 0 < hours <= _MAX_DURATION_HOURS:
+        raise InvalidValue(what, text, "write a duration above 0 and up to 1000 years, like 12h, 30d or 2w")
     return hours

@@ -60,7 +60,8 @@ def compare(
         return None
     chosen = [(lot, count) for lot, count in zip(lots, counts, strict=True) if count]
     capacity = sum(lot.requests_per_s * count for lot, count in chosen)
-    rate = capacity * utilization if objective == "max_throughput" else requests_per_s
+    sought = objective == "max_throughput" or requests_per_s == 0
+    rate = capacity * utilization if sought else requests_per_s
     return Fleet(
         instances=merged(PlannedInstances(offer=lot.offer, count=count) for lot, count in chosen),
         replicas=tuple(

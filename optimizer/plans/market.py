@@ -80,7 +80,8 @@ class Market:
         solution = solve(problem, self.solver_options)
         self.build_s += built - started - (self.sizer.seconds - sizing_before)
         self.solve_s += time.perf_counter() - built
-        return Choice(solution, self._fleet(solution, candidates))
+        idle = objective == "min_cost" and requests_per_s == 0
+        return Choice(solution, self._fleet(solution, candidates, idle=idle))
 
     def _program_offer(self, offer: Offer) -> ProgramOffer:
         key = str(offer.key)
@@ -116,8 +117,11 @@ class Market:
             requests_per_s={_SHAPE: candidate.requests_per_s.value},
         )
 
-    def _fleet(self, solution: Solution, candidates: Candidates) -> Fleet | None:
-        """The chosen counts as a fleet; each group of replicas carries its part of the candidate's load."""
+    def _fleet(self, solution: Solution, candidates: Candidates, *, idle: bool) -> Fleet | None:
+        """The chosen counts as a fleet; each group of replicas carries its part of the candidate's load.
+
+        Where no rate was asked for (`idle`), the load is what the replicas may serve.
+        """
         if solution.status == "infeasible":
             return None
         kept = [PlannedInstances(offer=self._offers[key], count=count) for key, count in solution.kept.items()]
@@ -125,16 +129,13 @@ class Market:
         groups = []
         for placement in solution.placements:
             key = (placement.candidate, placement.period)
-            flow = solution.flows.get((placement.candidate, _SHAPE, placement.period), 0.0)
-            groups.append(
-                planned_replicas(
-                    self.sizer,
-                    candidates[placement.candidate][1],
-                    self._offers[placement.offer],
-                    placement.replicas,
-                    requests_per_s=flow * placement.replicas / solution.replicas[key],
-                )
-            )
+            candidate = candidates[placement.candidate][1]
+            flow = solution.flows.get((placement.candidate, _SHAPE, placement.period), 0.0) / solution.replicas[key]
+            if idle:
+                flow = candidate.requests_per_s.value * self.sizer.workload.utilization
+            rate = flow * placement.replicas
+            offer = self._offers[placement.offer]
+            groups.append(planned_replicas(self.sizer, candidate, offer, placement.replicas, requests_per_s=rate))
         return Fleet(instances=merged([*kept, *bought]), replicas=tuple(groups))
 
 
