@@ -248,10 +248,13 @@ def _losses(
     if limits.spare_replicas:
         everything = facts.effective(workload.id, period)
         size = {offer.hardware: offer.accelerators_per_unit for offer in facts.problem.offers}
-        for name in everything:
-            candidate = facts.candidates[name]
-            lost = limits.spare_replicas * (size[candidate.hardware] // candidate.accelerators_per_replica)
-            yield f"{lost} x {name}", 1.0, {**everything, name: max(Fraction(0), everything[name] - lost)}
+        for hardware in sorted({facts.candidates[name].hardware for name in everything}):
+            left = dict(everything)
+            for name in everything:
+                if facts.candidates[name].hardware == hardware:
+                    per_unit = size[hardware] // facts.candidates[name].accelerators_per_replica
+                    left[name] = max(Fraction(0), left[name] - limits.spare_replicas * per_unit)
+            yield f"{limits.spare_replicas} units of {hardware}", 1.0, left
 
 
 def _units_stay_up(facts: _Facts) -> Iterable[str]:
@@ -285,12 +288,12 @@ def _money_adds_up(facts: _Facts) -> Iterable[str]:
             (Fraction(period.hours) * count for period, count in zip(problem.periods, units, strict=True)), Fraction(0)
         )
         if offer.by_period:
-            starts = [max(0, units[t] - units[t - 1]) for t in range(len(units))]
+            starts: list[int] = [max(0, units[t] - units[t - 1]) for t in range(len(units))]
             paid += Fraction(boot[offer.hardware]) * sum(starts)
         total += Fraction(problem.effective_usd_per_hour(offer)) * paid
     total /= Fraction(problem.cycle_hours)
     stated = Fraction(solution.usd_per_hour or 0.0)
-    if abs(total - stated) > Fraction(1, 10**9) * max(total, 1):
+    if abs(total - stated) > Fraction(1, 10**9) * max(total, Fraction(1)):
         yield f"{float(total)} USD per hour, not {float(stated)}"
     budget = problem.limits.budget_usd_per_month
     if problem.objective == "max_throughput" and budget is not None:

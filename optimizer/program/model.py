@@ -228,7 +228,7 @@ def define_scenarios(model: Model) -> None:
     nothing lost      all E_ct                                            serve the whole demand
     all spot lost     E_ct without spot pools                             serve 1 - max_spot_share
     provider q lost   E_ct without q's pools                              serve 1 - max_provider_share
-    units lost        E_ct, but for one c: E_ct - L_c, at least 0         serve the whole demand
+    units lost        E_ct, but on one class: E_ct - L_c, at least 0      serve the whole demand
 
     with L_c = spare_replicas x floor(G / g_c), the replicas of c that so many units can hold.
     """
@@ -274,15 +274,22 @@ def _add_unit_losses(model: Model, w: int, t: int) -> None:
     v = 0 is the case E_ct < L_c, in which nothing is left.
     """
     everything = _effective_terms(model, w, t, range(len(model.pools)))
+    left: list[tuple[Term, ...]] = list(everything)
     for index, lost in enumerate(replicas_lost(model.problem, model.services[w])):
         if not everything[index]:
             continue
-        left = model.linear.column()
+        column = model.linear.column()
         some_left = model.linear.column(upper=1.0, integer=True)
         most = most_replicas(model, w, index)
-        model.linear.at_most([(left, 1.0), (some_left, float(lost)), *_negated(everything[index])], 0.0)
-        model.linear.at_most([(left, 1.0), (some_left, -most)], 0.0)
-        remaining = (*everything[:index], ((left, 1.0),), *everything[index + 1 :])
+        model.linear.at_most([(column, 1.0), (some_left, float(lost)), *_negated(everything[index])], 0.0)
+        model.linear.at_most([(column, 1.0), (some_left, -most)], 0.0)
+        left[index] = ((column, 1.0),)
+    by_id = {candidate.id: candidate for candidate in model.problem.candidates}
+    hardware = [by_id[name].hardware for name in model.services[w].candidates]
+    for lost_class in sorted(set(hardware)):
+        remaining = tuple(
+            left[index] if mine == lost_class else everything[index] for index, mine in enumerate(hardware)
+        )
         model.scenarios.append(Scenario(workload=w, period=t, fraction=1.0, losing=True, remaining=remaining))
 
 
@@ -300,7 +307,7 @@ def most_replicas(model: Model, w: int, index: int) -> float:
     """A number of replicas of one candidate that some optimal plan never exceeds in a period.
 
     For min_cost: all demand on this candidate, plus what may be lost, plus every minimum. For max_throughput: what the
-    budget buys of the cheapest unit.
+    budget would buy of each offer.
     """
     problem, workload = model.problem, model.problem.workloads[w]
     candidate = next(one for one in problem.candidates if one.id == model.services[w].candidates[index])
@@ -309,7 +316,7 @@ def most_replicas(model: Model, w: int, index: int) -> float:
         minimum = workload.minimum_replicas + sum(workload.minimum_replicas_by_region.values())
         return float(replicas_for_all(candidate, workload.shapes, workload.demand, problem) + lost + minimum)
     offers = [offer for offer in problem.offers if offer.hardware == candidate.hardware]
-    return max(_units_for_budget(problem, offer) for offer in offers) * (
+    return sum(_units_for_budget(problem, offer) for offer in offers) * (
         offers[0].accelerators_per_unit // candidate.accelerators_per_replica
     )
 
@@ -320,7 +327,7 @@ def _units_for_budget(problem: Problem, offer: ProgramOffer) -> float:
     price = problem.effective_usd_per_hour(offer) * hours / problem.cycle_hours
     limits = [float(offer.maximum)] if offer.maximum is not None else []
     if price > 0 and problem.limits.budget_usd_per_month is not None:
-        limits.append(floor(problem.limits.budget_usd_per_month / HOURS_PER_MONTH / price))
+        limits.append(floor(problem.limits.budget_usd_per_month / HOURS_PER_MONTH / price + 1e-9))
     return min(limits, default=UNLIMITED_UNITS)
 
 

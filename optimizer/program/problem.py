@@ -204,8 +204,9 @@ class Limits:
                            spot unit the rest still serves 1 - share of the demand
     max_provider_share     the same for each provider
     min_providers          providers that run at least one replica, in every period
-    spare_replicas         in every period each workload's demand is still served after losing as many replicas of any
-                           one candidate as this many units can hold (1: survives the loss of the largest instance)
+    spare_replicas         in every period each workload's demand is still served after losing, on any one hardware
+                           class, as many replicas of each candidate as this many units can hold (1: survives the
+                           loss of the largest instance)
     minimum_hours_up       a unit bought by the period stays at least so long
     """
 

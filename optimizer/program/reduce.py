@@ -54,7 +54,7 @@ def drop_dominated_candidates(problem: Problem) -> Problem:
 
     Exact: with j = g // g' copies of c' in the place of one replica of c, packing holds because j g' <= g, capacity
     because j kappa'_b >= kappa_b for every shape b, and replica minima because j >= 1. With spare units only j = 1 and
-    an equal number per unit are compared, since the number of replicas that a lost unit takes with it must not grow.
+    an equal number per unit are compared: max(r - L, 0) + max(r' - L, 0) <= max(r + r' - L, 0) is left after a loss.
     A start costs the longest boot on the hardware: over several periods a candidate that sets it stays.
     """
     rivals: dict[tuple[str, str], list[ProgramCandidate]] = defaultdict(list)
