@@ -15,7 +15,7 @@ UNCALIBRATED: Final = "uncalibrated"
 FORMATS: Final = ("table", "json", "csv", "md")
 TASKS: Final = ("infer",)
 _MAX_CONFIG_BYTES: Final = 10_000_000
-_MAX_SHOWN: Final = 100
+_LONGEST_NAME: Final = 250
 
 
 def one_of(kind: str, value: str, known: Sequence[str]) -> str:
@@ -31,12 +31,18 @@ def architecture(model: str) -> Architecture:
 
     Raises UnknownName, or UsageError for a file that is not a model's config.
     """
-    try:
-        path = Path(model).expanduser()
-        is_path = path.suffix == ".json" or model.startswith((".", "/", "~")) or (bool(model.strip()) and path.is_dir())
-        return _from_file(path) if is_path else resolve_model(model)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(f"model {_shortened(model)!r} cannot be read: {error}; give another name or path") from None
+    path = _path(model)
+    return resolve_model(model) if path is None else _from_file(path)
+
+
+def _path(model: str) -> Path | None:
+    """The file or folder that `model` means, None for a name. Raises UsageError for what can be neither."""
+    if len(model) > _LONGEST_NAME:
+        raise UsageError(f"model {model[:40]!r}… has {len(model)} characters: that is neither a name nor a path")
+    if not model.strip() or "\0" in model:
+        return None
+    path = Path(model).expanduser()
+    return path if path.suffix == ".json" or path.is_dir() or model.startswith((".", "/", "~")) else None
 
 
 def _from_file(path: Path) -> Architecture:
@@ -56,10 +62,6 @@ def _from_file(path: Path) -> Architecture:
         return architecture_from_config(content, name)
     except UsageError as error:
         raise UsageError(f"model file {str(file)!r}: {error}") from None
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…"
 
 
 def accelerators(names: Iterable[str] | None) -> tuple[frozenset[str], tuple[str, ...]]:

@@ -55,8 +55,8 @@ def offers(
     from optimizer.cli.streams import say, write_result
     from pricing_cache.query import check_names, current_offers, select
 
-    choices.one_of("format", format_, choices.FORMATS)
-    choices.one_of("sort key", sort, tuple(offers_output.SORT_KEYS))
+    format_ = choices.one_of("format", format_, choices.FORMATS)
+    sort = choices.one_of("sort key", sort, tuple(offers_output.SORT_KEYS))
     names, remarks = choices.accelerators(gpu)
     listing = offers_output.Listing(
         accelerators=names,
@@ -66,7 +66,7 @@ def offers(
         max_usd_per_hour=values.money("--max-price", max_price),
     )
     filters = offers_output.all_filters(
-        providers=frozenset(provider or ()),
+        providers=frozenset(name.lower() for name in provider or ()),
         regions=frozenset(region or ()),
         accelerators=names,
         purchase_options=choices.purchase_options(purchase) if purchase else None,

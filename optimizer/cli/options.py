@@ -19,7 +19,7 @@ OutputTokens = Annotated[int, typer.Option("--output-tokens", metavar="N", help=
 Context = Annotated[
     int | None,
     typer.Option(
-        "--context", metavar="N", help="Longest request, input and output, that must fit. Default: the shape's."
+        "--context", metavar="N", min=1, help="Longest request, input and output, that must fit. Default: the shape's."
     ),
 ]
 TtftMs = Annotated[float, typer.Option("--ttft-ms", metavar="MS", help="Most time to first token.")]

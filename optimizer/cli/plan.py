@@ -36,20 +36,25 @@ def plan(
     gpu: options.Gpu = None,
     purchase: options.Purchase = None,
     include: options.Include = None,
-    max_gpus: Annotated[int | None, typer.Option("--max-gpus", metavar="N", help="Most accelerators in all.")] = None,
+    max_gpus: Annotated[
+        int | None, typer.Option("--max-gpus", metavar="N", min=1, help="Most accelerators in all.")
+    ] = None,
     max_spot_share: Annotated[
         float | None,
         typer.Option("--max-spot-share", metavar="SHARE", help="Most of the accelerators that may be spot."),
     ] = None,
     min_providers: Annotated[
-        int, typer.Option("--min-providers", metavar="N", help="Providers that must take part.")
+        int, typer.Option("--min-providers", metavar="N", min=0, max=5, help="Providers that must take part.")
     ] = 0,
     max_provider_share: Annotated[
         float | None,
         typer.Option("--max-provider-share", metavar="SHARE", help="Most of the spend that one provider may get."),
     ] = None,
     spare_replicas: Annotated[
-        int, typer.Option("--spare-replicas", metavar="N", help="Instances of one kind whose loss the plan survives.")
+        int,
+        typer.Option(
+            "--spare-replicas", metavar="N", min=0, help="Instances of one kind whose loss the plan survives."
+        ),
     ] = 0,
     as_of: options.AsOf = None,
     max_age: options.MaxAge = "30d",
@@ -62,7 +67,7 @@ def plan(
         float, typer.Option("--gap", metavar="SHARE", help="Relative gap at which the solver may stop.")
     ] = 0.0,
     max_nodes: Annotated[
-        int | None, typer.Option("--max-nodes", metavar="N", help="Most nodes that the solver explores.")
+        int | None, typer.Option("--max-nodes", metavar="N", min=1, help="Most nodes that the solver explores.")
     ] = None,
     require_optimal: Annotated[
         bool, typer.Option("--require-optimal", help="Exit with 5 if the plan is not proven optimal or within the gap.")
@@ -93,10 +98,10 @@ def plan(
     from optimizer.workload.workload import SLO, InferenceWorkload, RequestShape, ShapeDemand
 
     choices.one_of("task", task, choices.TASKS)
-    choices.one_of("format", format_, choices.FORMATS)
-    values.positive("--rate", rate)
+    format_ = choices.one_of("format", format_, choices.FORMATS)
+    values.rate("--rate", rate)
     view = market_view.MarketView(
-        providers=frozenset(provider or ()),
+        providers=frozenset(name.lower() for name in provider or ()),
         regions=frozenset(region or ()),
         gpus=tuple(gpu or ()),
         purchase_options=choices.purchase_options(purchase),
@@ -138,12 +143,14 @@ def plan(
             max_age_days=int(max_age_days),
             limits=Limits(
                 max_accelerators=max_gpus,
-                max_spot_share=max_spot_share,
+                max_spot_share=values.share("--max-spot-share", max_spot_share, zero=True),
                 min_providers=min_providers,
-                max_provider_share=max_provider_share,
+                max_provider_share=values.share("--max-provider-share", max_provider_share),
                 spare_replicas=spare_replicas,
             ),
-            solver_options=SolverOptions(solver=solver, gap=gap, max_nodes=max_nodes),
+            solver_options=SolverOptions(
+                solver=solver, gap=values.share("--gap", gap, zero=True) or 0.0, max_nodes=max_nodes
+            ),
             pools=offers.pools,
             engine=engine,
             gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),

@@ -14,7 +14,7 @@ def size(
     model: options.Model,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Accelerator, by any of its names.")],
     count: Annotated[
-        int, typer.Option("--count", metavar="N", min=1, help="Accelerators that the replica may use.")
+        int, typer.Option("--count", metavar="N", min=1, max=4096, help="Accelerators that the replica may use.")
     ] = 1,
     task: options.Task = "infer",
     input_tokens: options.InputTokens = 1000,
@@ -60,7 +60,7 @@ def size(
     from providers.instance_types import usual_link
 
     choices.one_of("task", task, choices.TASKS)
-    choices.one_of("format", format_, choices.FORMATS)
+    format_ = choices.one_of("format", format_, choices.FORMATS)
     architecture = choices.architecture(model)
     variants = matches(gpu)
     hardware = Hardware(accelerator=variants[0], count=count, link=usual_link(variants[0], count))

@@ -89,9 +89,8 @@ class _Reader:
     def needed(self, field: str) -> int:
         value = self.optional(*_KEYS[field])
         if not value:
-            raise InvalidValue(
-                f"{self.name}: {_KEYS[field][0]}", value, f"config.json lacks it (also {_KEYS[field][1:]})"
-            )
+            keys = " or ".join(f"`{key}`" for key in _KEYS[field])
+            raise UsageError(f"{self.name}: config.json lacks {keys}, or it is 0; download it again")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
