@@ -89,8 +89,9 @@ class _Reader:
     def needed(self, field: str) -> int:
         value = self.optional(*_KEYS[field])
         if not value:
-            keys = " or ".join(f"`{key}`" for key in _KEYS[field])
-            raise UsageError(f"{self.name}: config.json lacks {keys}, or it is 0; download it again")
+            first, *others = _KEYS[field]
+            also = f" (nor {', '.join(others)})" if others else ""
+            raise InvalidValue(f"{self.name}: {first}", value, f"config.json lacks it{also}; download it again")
         return value
 
     def flag(self, key: str, default: bool) -> bool:
