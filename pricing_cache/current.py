@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pricing_cache.observations import CacheState
 
 ORIGIN: Final = "price cache"
+_SHIPPED: Final = f"{SNAPSHOT_ORIGIN}: "
 WARNINGS: Final = "warnings"
 """Key of an offer book's header: lines that its reader should see."""
 
@@ -79,7 +80,7 @@ def load_as_of(location: CacheLocation, day: date) -> OfferBook:
     header = {"as_of": day.isoformat(), "undated_left_out": len(snapshot().offers) - len(dated)}
     stamp = read_stamp(location)
     if stamp is None:
-        book = _summed_up(known, header)
+        book = replace(_summed_up(known, header), origin=SNAPSHOT_ORIGIN)
     else:
         book = _cached_as_of(location, day, known, header)
     if not book.offers:
@@ -88,11 +89,14 @@ def load_as_of(location: CacheLocation, day: date) -> OfferBook:
     return book
 
 
+def is_shipped(offer: Offer, book: OfferBook) -> bool:
+    """Whether the offer's price is the shipped snapshot's, not one that a refresh brought."""
+    return book.origin == SNAPSHOT_ORIGIN or offer.source.startswith(_SHIPPED)
+
+
 def merged(state: "CacheState", floor: Iterable[Offer]) -> list[Offer]:
     """The quotes in use and, labelled, the rows of the floor that nothing in the cache replaces."""
-    kept = [
-        replace(offer, source=f"{SNAPSHOT_ORIGIN}: {offer.source}") for offer in floor if not state.replaces(offer.key)
-    ]
+    kept = [replace(offer, source=f"{_SHIPPED}{offer.source}") for offer in floor if not state.replaces(offer.key)]
     return [quote.offer for quote in state.quotes.values()] + kept
 
 

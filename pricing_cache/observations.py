@@ -35,6 +35,10 @@ class Outcome(StrEnum):
     SKIPPED = "skipped"
     """Credentials are missing."""
 
+    @property
+    def has_answer(self) -> bool:
+        return self in (Outcome.STORED, Outcome.REFUSED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -220,6 +224,11 @@ def read_state(connection: Connection, *, provider: str | None = None, through: 
     )
 
 
+def offer_key(row: RowMapping) -> OfferKey:
+    """The key in a row that has the columns of the offers table."""
+    return OfferKey(**{name: row[name] for name in _KEY_COLUMNS})
+
+
 _NO_QUOTE: dict[str, Any] = dict.fromkeys(
     column.name for column in QUARANTINE.columns if column.name not in ("offer_id", "run_id", "reason")
 )
@@ -288,10 +297,7 @@ def _offer_keys(connection: Connection, provider: str | None) -> dict[int, Offer
     query = select(OFFERS)
     if provider is not None:
         query = query.where(OFFERS.c.provider == provider)
-    return {
-        row["id"]: OfferKey(**{name: row[name] for name in _KEY_COLUMNS})
-        for row in connection.execute(query).mappings()
-    }
+    return {row["id"]: offer_key(row) for row in connection.execute(query).mappings()}
 
 
 def _quotes(

@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "size": "optimizer.cli.size",
     "offers": "optimizer.cli.offers",
     "refresh": "optimizer.cli.refresh",
+    "prices": "optimizer.cli.prices",
 }
 """Commands in the order of the help, and the module of each, whose `app` holds it."""
 
