@@ -29,6 +29,13 @@ def offers(
         float | None,
         typer.Option("--min-memory", metavar="GIB", help="At least so much memory per accelerator, by its label."),
     ] = None,
+    arch: Annotated[
+        str | None, typer.Option("--arch", metavar="NAME", help="Only machines whose host is x86 or arm64.")
+    ] = None,
+    link: Annotated[
+        list[str] | None,
+        typer.Option("--link", metavar="NAME", help="What joins the accelerators: nvlink, pcie, …; repeatable."),
+    ] = None,
     max_price: Annotated[
         str | None, typer.Option("--max-price", metavar="USD", help="At most so much per hour of the instance.")
     ] = None,
@@ -62,6 +69,8 @@ def offers(
         accelerators=names,
         instance_types=frozenset(instance_type or ()),
         count=count,
+        arm64=None if arch is None else choices.one_of("architecture", arch, offers_output.ARCHITECTURES) == "arm64",
+        links=frozenset(choices.one_of("link", name, offers_output.LINKS) for name in link or ()),
         min_memory_gib=values.positive("--min-memory", min_memory),
         max_usd_per_hour=values.money("--max-price", max_price),
     )

@@ -18,7 +18,12 @@ from providers.offers import InstanceType, Offer, PurchaseOption, Trait
 
 SCHEMA: Final = "costopt.offers"
 SCHEMA_VERSION: Final = "1.0"
+ARCHITECTURES: Final = ("x86", "arm64")
+LINKS: Final = ("nvlink", "nvlink_bridge", "pcie", "infinity_fabric", "ici", "neuronlink", "roce", "none")
+"""What can join the accelerators of one machine, as InstanceType names it."""
+
 _COLUMNS: Final = (
+    "offer",
     "provider",
     "instance_type",
     "region",
@@ -42,6 +47,8 @@ class Listing:
     accelerators: frozenset[str]
     instance_types: frozenset[str]
     count: int | None
+    arm64: bool | None
+    links: frozenset[str]
     min_memory_gib: float | None
     max_usd_per_hour: Decimal | None
 
@@ -50,6 +57,8 @@ class Listing:
         return (
             (not self.instance_types or kind.name in self.instance_types)
             and (self.count is None or kind.accelerator_count == self.count)
+            and (self.arm64 is None or (Trait.ARM64 in kind.traits) == self.arm64)
+            and (not self.links or kind.link in self.links)
             and (self.min_memory_gib is None or _memory_gib(kind) >= self.min_memory_gib)
             and (self.max_usd_per_hour is None or offer.usd_per_hour <= self.max_usd_per_hour)
         )
@@ -150,6 +159,7 @@ def _document(offer: Offer, limit: date) -> dict[str, Any]:
     kind = offer.instance_type
     accelerator = catalogue()[kind.accelerator]
     return {
+        "offer": str(offer.key),
         **offer_document(offer),
         "usd_per_accelerator_hour": f"{offer.usd_per_accelerator_hour:.6f}",
         "accelerator_memory_gib": number(accelerator.memory_gib),

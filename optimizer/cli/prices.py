@@ -31,7 +31,7 @@ def status(
     from optimizer.cli.settings import today
     from optimizer.cli.streams import say, write_result
 
-    choices.one_of("format", format_, choices.FORMATS)
+    format_ = choices.one_of("format", format_, choices.FORMATS)
     max_age_days = values.duration_hours("--max-age", max_age) / 24
     view = CacheView()
     entries = view.freshness(today(), max_age_days)
@@ -65,7 +65,7 @@ def history(
     from optimizer.cli.prices_view import CacheView, Wanted
     from optimizer.cli.streams import say, write_result
 
-    choices.one_of("format", format_, (*choices.FORMATS, "html"))
+    format_ = choices.one_of("format", format_, (*choices.FORMATS, "html"))
     first_day = values.day("--from", since)
     view = CacheView()
     if "/" in what:
@@ -109,7 +109,7 @@ def diff(
     from optimizer.cli.settings import today
     from optimizer.cli.streams import say, write_result
 
-    choices.one_of("format", format_, choices.FORMATS)
+    format_ = choices.one_of("format", format_, choices.FORMATS)
     names, _ = choices.accelerators(gpu)
     wanted = Wanted(
         providers=frozenset(provider or ()),
@@ -141,7 +141,7 @@ def show(
     from optimizer.cli.prices_view import CacheView
     from optimizer.cli.streams import say, write_result
 
-    choices.one_of("format", format_, choices.FORMATS)
+    format_ = choices.one_of("format", format_, choices.FORMATS)
     view = CacheView()
     records = view.records(offer)
     write_result(prices_output.show(records, format_), output)

@@ -49,7 +49,7 @@ def refresh(
     from providers.offers import PROVIDERS
     from providers.recorder import Recorder
 
-    choices.one_of("format", format_, choices.FORMATS)
+    format_ = choices.one_of("format", format_, choices.FORMATS)
     names = [choices.one_of("provider", name, PROVIDERS) for name in dict.fromkeys(providers or PROVIDERS)]
     recorder = Recorder(Path(record), os.environ) if record else None
     moment = now()
