@@ -25,13 +25,16 @@ _MODULES: Final = MappingProxyType(
 class Coverage:
     """Offers that an answer speaks for: what it does not list among them is no longer sold.
 
-    None means every one: every commitment kind, every region, every instance type.
+    None means every one: every commitment kind, every region, every instance type but `except_types`.
+    `zoned` False leaves out offers of single zones: a price by region says nothing of them.
     """
 
     purchase_option: PurchaseOption
     commitment_kind: CommitmentKind | None = None
     regions: frozenset[str] | None = None
     instance_types: frozenset[str] | None = None
+    except_types: frozenset[str] = frozenset()
+    zoned: bool = True
 
     def includes(self, key: OfferKey) -> bool:
         return (
@@ -39,6 +42,8 @@ class Coverage:
             and (self.commitment_kind is None or key.commitment_kind == self.commitment_kind)
             and (self.regions is None or key.region in self.regions)
             and (self.instance_types is None or key.instance_type in self.instance_types)
+            and key.instance_type not in self.except_types
+            and (self.zoned or not key.zone)
         )
 
 
