@@ -61,8 +61,8 @@ class _Facts:
             workload.id: Service.of(workload, [one for one in problem.candidates if one.workload == workload.id])
             for workload in problem.workloads
         }
-        used = set(solution.kept) | {offer for offer, _ in solution.bought}
-        self.used = [self.offers[name] for name in sorted(used)]
+        self.bought = set(solution.kept) | {offer for offer, _ in solution.bought}
+        self.used = [self.offers[name] for name in sorted(self.bought)]
         self.placed: dict[str, dict[tuple[str, str], int]] = {period: defaultdict(int) for period in self.periods}
         for placement in solution.placements:
             self.placed[placement.period][placement.candidate, placement.offer] += placement.replicas
@@ -83,6 +83,8 @@ def _units_are_for_sale(facts: _Facts) -> Iterable[str]:
         if count and not facts.offers[name].by_period:
             yield f"{name} cannot be bought by the period"
     for offer in facts.problem.offers:
+        if offer.id not in facts.bought and not offer.committed:
+            continue
         for period in facts.periods:
             units = facts.solution.units(offer.id, period)
             if units < offer.committed:

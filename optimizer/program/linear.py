@@ -25,6 +25,8 @@ class LinearProgram:
     upper: list[float] = field(default_factory=list)
     integer: list[bool] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    contradictory: bool = False
+    """Whether a row without terms asks for more than nothing: solvers disagree on such rows, so they are kept out."""
 
     def column(self, *, cost: float = 0.0, lower: float = 0.0, upper: float = inf, integer: bool = False) -> int:
         """Append a column; return its index."""
@@ -35,13 +37,19 @@ class LinearProgram:
         return len(self.cost) - 1
 
     def at_least(self, terms: Iterable[Term], bound: float) -> None:
-        self.rows.append(Row(terms=_merged(terms), lower=bound, upper=inf))
+        self._add(terms, bound, inf)
 
     def at_most(self, terms: Iterable[Term], bound: float) -> None:
-        self.rows.append(Row(terms=_merged(terms), lower=-inf, upper=bound))
+        self._add(terms, -inf, bound)
 
     def equal(self, terms: Iterable[Term], value: float) -> None:
-        self.rows.append(Row(terms=_merged(terms), lower=value, upper=value))
+        self._add(terms, value, value)
+
+    def _add(self, terms: Iterable[Term], lower: float, upper: float) -> None:
+        if merged := _merged(terms):
+            self.rows.append(Row(terms=merged, lower=lower, upper=upper))
+        elif not lower <= 0 <= upper:
+            self.contradictory = True
 
 
 def _merged(terms: Iterable[Term]) -> list[Term]:

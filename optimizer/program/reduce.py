@@ -10,8 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, inf
 
-from optimizer.program.market import PoolKey, pool_key, preference
+from optimizer.program.market import Place, pool_key, preference
+from optimizer.program.packing import counting_is_exact
 from optimizer.program.problem import Period, Problem, ProgramCandidate, ProgramOffer
+
+Traits = tuple[str, Place, bool, frozenset[str], frozenset[int], int, bool]
+"""Provider, place, spot, eligible workloads, quotas, instances per unit, whether sold by the period."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,7 @@ def reduce(problem: Problem) -> Reduced:
     """Apply all reductions."""
     problem = drop_useless(problem)
     problem = drop_dominated_candidates(problem)
+    problem = drop_finer_candidates(problem)
     problem = drop_dominated_offers(problem)
     problem = drop_offers_beyond_need(problem)
     problem = drop_dominated_hardware(problem)
@@ -89,6 +94,44 @@ def _serves_all(rival: ProgramCandidate, candidate: ProgramCandidate, copies: in
     return all(copies * offered.get(shape, 0.0) >= rate for shape, rate in candidate.requests_per_s.items())
 
 
+def drop_finer_candidates(problem: Problem) -> Problem:
+    """A candidate of g accelerators beside one of m g that does at least m times as much, where all else is so coarse.
+
+    Exact where the unit and every other replica that the hardware may hold are multiples of m g: what they leave free
+    is one too, so r replicas of the fine candidate leave room for ceil(r / m) of the coarse one, which do as much. The
+    number of replicas falls, so no minimum may ask for it; what a lost unit takes along changes, so not with spares.
+    """
+    counted = {one.id for one in problem.workloads if one.minimum_replicas or one.minimum_replicas_by_region}
+    if problem.limits.spare_replicas:
+        return problem
+    size = {offer.hardware: offer.accelerators_per_unit for offer in problem.offers}
+    kept: list[ProgramCandidate] = []
+    for hardware, group in _by_hardware(problem.candidates).items():
+        left = sorted(group, key=lambda one: (one.accelerators_per_replica, one.id))
+        while len(left) > 1 and left[0].workload not in counted and _has_coarser(left, size[hardware], problem):
+            left = left[1:]
+        kept += left
+    return replace(problem, candidates=sorted(kept, key=lambda one: one.id))
+
+
+def _has_coarser(ranked: Sequence[ProgramCandidate], unit: int, problem: Problem) -> bool:
+    """Whether the first and finest of one hardware's candidates gives way to another."""
+    fine, others = ranked[0], ranked[1:]
+    coarse = others[0].accelerators_per_replica
+    times = coarse // fine.accelerators_per_replica
+    if times < 1 or coarse % fine.accelerators_per_replica or unit % coarse:
+        return False
+    if any(other.accelerators_per_replica % coarse for other in others):
+        return False
+    return any(
+        rival.workload == fine.workload
+        and rival.accelerators_per_replica == coarse
+        and not (len(problem.periods) > 1 and rival.boot_hours < fine.boot_hours)
+        and all(rival.requests_per_s.get(shape, 0.0) >= times * rate for shape, rate in fine.requests_per_s.items())
+        for rival in others
+    )
+
+
 def drop_dominated_offers(problem: Problem) -> Problem:
     """An offer beside an unlimited one of the same hardware that costs no more and that no limit likes less.
 
@@ -98,19 +141,21 @@ def drop_dominated_offers(problem: Problem) -> Problem:
     offer sold by the period can also be kept, without a start, in all periods.
     """
     rules = _Dominance(problem)
-    order = preference(problem)
-    by_hardware: dict[str, list[ProgramOffer]] = defaultdict(list)
-    for offer in problem.offers:
-        by_hardware[offer.hardware].append(offer)
+    unlimited: dict[str, list[ProgramOffer]] = defaultdict(list)
+    settled: set[tuple[str, Traits]] = set()
     kept: list[ProgramOffer] = []
-    for offers in by_hardware.values():
-        unlimited: list[ProgramOffer] = []
-        for offer in sorted(offers, key=order):
-            if not offer.committed and any(rules.dominates(rival, offer) for rival in unlimited):
+    for offer in sorted(problem.offers, key=preference(problem)):
+        rivals = unlimited[offer.hardware]
+        kind = (offer.hardware, rules.traits(offer))
+        if not offer.committed:
+            if kind in settled:
                 continue
-            kept.append(offer)
-            if offer.maximum is None and offer.minimum_order == 1:
-                unlimited.append(offer)
+            if any(rules.dominates(rival, offer) for rival in rivals):
+                settled.add(kind)
+                continue
+        kept.append(offer)
+        if offer.maximum is None and offer.minimum_order == 1:
+            rivals.append(offer)
     return replace(problem, offers=kept)
 
 
@@ -121,29 +166,35 @@ class _Dominance:
         self._key_of = pool_key(problem)
         self._quotas = problem.limits.quotas
         self._timed = len(problem.periods) > 1
-        self._seen: dict[str, tuple[PoolKey, frozenset[int]]] = {}
+        self._seen: dict[tuple[object, ...], Traits] = {}
 
-    def traits(self, offer: ProgramOffer) -> tuple[PoolKey, frozenset[int]]:
-        """The offer's pool and the quotas that it counts against."""
-        known = self._seen.get(offer.id)
+    def traits(self, offer: ProgramOffer) -> Traits:
+        """What limits can tell about the offer: its pool but for the hardware, its quotas, when it can be bought."""
+        look: tuple[object, ...] = (offer.provider, offer.region, offer.purchase_option)
+        if self._quotas:
+            look = (*look, offer.accelerator, offer.instance_type, offer.instances_per_unit)
+        known = self._seen.get(look)
         if known is None:
+            _, provider, place, spot, eligible = self._key_of(offer)
             covering = frozenset(index for index, quota in enumerate(self._quotas) if quota.covers(offer))
-            known = self._seen[offer.id] = (self._key_of(offer), covering)
+            instances = offer.instances_per_unit if covering else 1
+            flexible = offer.by_period or not self._timed
+            known = self._seen[look] = (provider, place, spot, eligible, covering, instances, flexible)
         return known
 
     def dominates(self, rival: ProgramOffer, offer: ProgramOffer) -> bool:
-        """Whether a unit of `offer` may always be exchanged for one of `rival`, price aside, on the same hardware."""
-        if self._timed and offer.by_period and not rival.by_period:
-            return False
-        (_, provider, place, spot, eligible), quotas = self.traits(rival)
-        (_, other_provider, other_place, other_spot, other_eligible), other_quotas = self.traits(offer)
+        """Whether a unit of `offer` may always be exchanged for one of `rival`, hardware and price aside."""
+        mine, other = self.traits(rival), self.traits(offer)
+        if mine == other:
+            return True
+        provider, place, spot, eligible, quotas, instances, flexible = mine
         return (
-            provider == other_provider
-            and place == other_place
-            and spot <= other_spot
-            and eligible >= other_eligible
-            and quotas <= other_quotas
-            and (not quotas or rival.instances_per_unit <= offer.instances_per_unit)
+            (provider, place) == other[:2]
+            and spot <= other[2]
+            and eligible >= other[3]
+            and quotas <= other[4]
+            and (not quotas or instances <= other[5])
+            and flexible >= other[6]
         )
 
 
@@ -165,15 +216,15 @@ def drop_offers_beyond_need(problem: Problem) -> Problem:
         return problem
     need = _units_ever_needed(problem)
     rules = _Dominance(problem)
-    room: dict[object, float] = defaultdict(float)
+    room: dict[tuple[str, Traits], float] = defaultdict(float)
     kept = []
     for offer in sorted(problem.offers, key=preference(problem)):
-        traits = rules.traits(offer)
-        if room[traits] >= need.get(offer.hardware, inf) and not offer.committed:
+        kind = (offer.hardware, rules.traits(offer))
+        if room[kind] >= need.get(offer.hardware, inf) and not offer.committed:
             continue
         kept.append(offer)
         if offer.minimum_order == 1 and (offer.by_period or not timed):
-            room[traits] += inf if offer.maximum is None else offer.maximum
+            room[kind] += inf if offer.maximum is None else offer.maximum
     return replace(problem, offers=kept)
 
 
@@ -201,27 +252,33 @@ def replicas_for_all(
 
 
 def drop_dominated_hardware(problem: Problem) -> Problem:
-    """An offer beside an unlimited one of other hardware that runs all that the first does, unit for unit.
+    """An offer beside an unlimited one of other hardware, j units of which do all that a unit of the first does.
 
-    Exact: if every candidate c on hardware k has a c' on k' of its workload with g' <= g and kappa' >= kappa for every
-    shape, G' >= G and no longer boot, the content of a unit of k moves to a unit of k' as it is. Price and traits as
-    for offers of one hardware. Limits on accelerators need G' = G; with spare units the classes at risk change, so
-    nothing is dropped.
+    Exact: put j units in the place of each; they cost no more and do as much (see `_HardwareDominance`), and no limit
+    that tells the two apart is in force (traits as for offers of one hardware). Limits on accelerators need j G' = G,
+    limits on instances j = 1. With spare units the classes at risk change, so nothing is dropped.
     """
     limits = problem.limits
     if limits.spare_replicas:
         return problem
     counted = limits.max_accelerators is not None or bool(limits.quotas)
     counted = counted or limits.max_spot_share is not None or limits.max_provider_share is not None
-    rules = _Dominance(problem)
-    hardware = _HardwareDominance(problem, equal_size=counted)
+    by_instance = any(quota.unit == "instances" for quota in limits.quotas)
+    rules, hardware = _Dominance(problem), _HardwareDominance(problem)
+    price = problem.effective_usd_per_hour
+
+    def replaces(rival: ProgramOffer, offer: ProgramOffer) -> bool:
+        if rival.hardware == offer.hardware or not rules.dominates(rival, offer):
+            return False
+        units = hardware.units_in_place_of(rival, offer)
+        if counted and units * rival.accelerators_per_unit != offer.accelerators_per_unit:
+            return False
+        return units * price(rival) <= price(offer) and not (by_instance and units > 1)
+
     kept: list[ProgramOffer] = []
     unlimited: list[ProgramOffer] = []
     for offer in sorted(problem.offers, key=preference(problem)):
-        if not offer.committed and any(
-            rival.hardware != offer.hardware and rules.dominates(rival, offer) and hardware.covers(rival, offer)
-            for rival in unlimited
-        ):
+        if not offer.committed and any(replaces(rival, offer) for rival in unlimited):
             continue
         kept.append(offer)
         if offer.maximum is None and offer.minimum_order == 1:
@@ -230,40 +287,86 @@ def drop_dominated_hardware(problem: Problem) -> Problem:
 
 
 class _HardwareDominance:
-    """Whether one hardware class runs all that another does, remembered by pair."""
+    """How many units of one hardware class do all that one unit of another does, remembered by pair."""
 
-    def __init__(self, problem: Problem, *, equal_size: bool) -> None:
+    def __init__(self, problem: Problem) -> None:
         self._timed = len(problem.periods) > 1
-        self._equal_size = equal_size
-        self._known: dict[tuple[str, str], bool] = {}
+        self._known: dict[tuple[str, str], float] = {}
         self._candidates: Mapping[str, list[ProgramCandidate]] = _by_hardware(problem.candidates)
+        (first, *others) = problem.workloads
+        self._exchangeable = not others and not first.minimum_replicas and not first.minimum_replicas_by_region
 
-    def covers(self, rival: ProgramOffer, offer: ProgramOffer) -> bool:
+    def units_in_place_of(self, rival: ProgramOffer, offer: ProgramOffer) -> float:
+        """j, inf if no number of units does."""
         pair = (rival.hardware, offer.hardware)
         if pair not in self._known:
-            self._known[pair] = self._runs_all(rival, offer)
+            mine, other = (self._candidates.get(hardware, []) for hardware in pair)
+            sizes = (rival.accelerators_per_unit, offer.accelerators_per_unit)
+            if self._timed and _longest_boot(mine) > _longest_boot(other):
+                self._known[pair] = inf
+            else:
+                service = self._units_for_service(mine, other, *sizes) if self._exchangeable else inf
+                self._known[pair] = min(self._units_for_replicas(mine, other, *sizes), service)
         return self._known[pair]
 
-    def _runs_all(self, rival: ProgramOffer, offer: ProgramOffer) -> bool:
-        size, other_size = rival.accelerators_per_unit, offer.accelerators_per_unit
-        if size < other_size or (self._equal_size and size != other_size):
-            return False
-        if self._timed and self._boot(rival.hardware) > self._boot(offer.hardware):
-            return False
-        return all(
-            any(self._same_or_better(better, candidate) for better in self._candidates.get(rival.hardware, ()))
-            for candidate in self._candidates.get(offer.hardware, ())
-        )
+    @staticmethod
+    def _units_for_replicas(
+        mine: Sequence[ProgramCandidate], other: Sequence[ProgramCandidate], size: int, other_size: int
+    ) -> float:
+        """Move the content as it is: each c has a c' of its workload with g' <= g and kappa' >= kappa for every shape.
 
-    def _boot(self, hardware: str) -> float:
-        return max((one.boot_hours for one in self._candidates.get(hardware, ())), default=0.0)
+        On one unit if G' >= G; on ceil(G / G') if counting accelerators is exact for the sizes g' on G'.
+        """
+        twins = []
+        for candidate in other:
+            twin = next((one for one in mine if _same_or_better(one, candidate)), None)
+            if twin is None:
+                return inf
+            twins.append(twin.accelerators_per_replica)
+        if size >= other_size:
+            return 1
+        return -(-other_size // size) if counting_is_exact(twins, size) else inf
 
-    def _same_or_better(self, rival: ProgramCandidate, candidate: ProgramCandidate) -> bool:
-        return (
-            rival.workload == candidate.workload
-            and rival.accelerators_per_replica <= candidate.accelerators_per_replica
-            and _serves_all(rival, candidate)
-        )
+    @staticmethod
+    def _units_for_service(
+        mine: Sequence[ProgramCandidate], other: Sequence[ProgramCandidate], size: int, other_size: int
+    ) -> float:
+        """Serve with other replicas, for one workload without minima: a unit of k carries at most
+
+            sum_c r_c max_b(kappa_cb / kappa'_b)  <=  G max_c max_b (kappa_cb / kappa'_b) / g_c
+
+        replicas' worth of c' (floor(G / g) in place of G / g_c for a single c); j units of k' hold j floor(G' / g').
+        """
+        best = inf
+        for one in mine:
+            per_unit = size // one.accelerators_per_replica
+            worth = max(
+                (
+                    (
+                        other_size // c.accelerators_per_replica
+                        if len(other) == 1
+                        else other_size / c.accelerators_per_replica
+                    )
+                    * max((k / one.requests_per_s.get(b, 1e-300) for b, k in c.requests_per_s.items()), default=0.0)
+                    for c in other
+                ),
+                default=0.0,
+            )
+            if per_unit and worth < 1e9:
+                best = min(best, max(1, ceil(worth / per_unit)))
+        return best
+
+
+def _longest_boot(candidates: Iterable[ProgramCandidate]) -> float:
+    return max((one.boot_hours for one in candidates), default=0.0)
+
+
+def _same_or_better(rival: ProgramCandidate, candidate: ProgramCandidate) -> bool:
+    return (
+        rival.workload == candidate.workload
+        and rival.accelerators_per_replica <= candidate.accelerators_per_replica
+        and _serves_all(rival, candidate)
+    )
 
 
 def _by_hardware(candidates: Iterable[ProgramCandidate]) -> dict[str, list[ProgramCandidate]]:

@@ -68,6 +68,8 @@ class Session:
 
     def solve(self, *, gap: float = 0.0, start: Sequence[float] | None = None) -> Answer:
         """Solve to the relative `gap`; `start` is a feasible point to begin with, where the solver takes one."""
+        if self._linear.contradictory:
+            return Answer(status="infeasible", solver=self._name)
         if self._name == "HiGHS":
             return self._solve_highs(gap, start)
         return _solve_through_pulp(self._linear, self._options, self._name, gap=gap, relaxed=self._relaxed)
