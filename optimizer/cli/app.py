@@ -1,5 +1,6 @@
 """Builds the command tree: a name and a module per command, imported when the command is called."""
 
+from functools import cache, partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Final
@@ -28,11 +29,20 @@ class _LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
-        command = typer.main.get_command(import_module(COMMANDS[cmd_name]).app)
-        command.name = cmd_name
+        command = _load(cmd_name)
         if not ctx.resilient_parsing:
-            command.context_settings["default_map"] = default_map(cmd_name, command)
+            command.context_settings["default_map"] = default_map(
+                cmd_name, {name: partial(_load, name) for name in COMMANDS}
+            )
         return command
+
+
+@cache
+def _load(name: str) -> Any:
+    """The command of that name, from its module."""
+    command = typer.main.get_command(import_module(COMMANDS[name]).app)
+    command.name = name
+    return command
 
 
 def application() -> Any:

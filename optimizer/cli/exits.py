@@ -1,8 +1,9 @@
 """Turns an exception into the exit code and the message that scripts and people rely on."""
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import IntEnum
+from itertools import pairwise
 
 
 class ExitCode(IntEnum):
@@ -48,10 +49,21 @@ def usage_message(error: Exception, arguments: Sequence[str]) -> str | None:
     from optimizer.cli.app import COMMANDS
 
     message = str(format_message()).rstrip(".")
-    late = [word for word in arguments[1:] if word in COMMANDS]
-    if late and "extra argument" in message:
-        rest = " ".join(word for word in arguments if word != late[0])
-        return f"options before the command {late[0]!r} are not read; write: costopt {late[0]} {rest}"
+    command = _command_after_options(arguments, COMMANDS)
+    if command and ("extra argument" in message or message.startswith("Missing option")):
+        rest = " ".join(word for word in arguments if word != command)
+        return f"options before the command {command!r} are not read; write: costopt {command} {rest}"
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "costopt"
     return f"{message}; `{path} --help` lists what there is"
+
+
+def _command_after_options(arguments: Sequence[str], commands: Collection[str]) -> str | None:
+    """The command that stands behind options of the short form; a word right behind an option is taken as its value."""
+    if not arguments or not arguments[0].startswith("-"):
+        return None
+    for before, word in pairwise(arguments):
+        takes_value = before.startswith("-") and "=" not in before
+        if word in commands and not takes_value:
+            return word
+    return None

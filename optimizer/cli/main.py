@@ -25,6 +25,11 @@ def run(arguments: Sequence[str]) -> int:
         return _complain("interrupted", ExitCode.INTERRUPTED)
     except BrokenPipeError:
         return _close_quietly()
+    except SystemExit as stop:
+        # The command line library turns a closed pipe into an exit.
+        if isinstance(stop.__context__, BrokenPipeError):
+            return _close_quietly()
+        raise
     except MemoryError:
         return _complain("out of memory: narrow the request with filters", ExitCode.FAILURE)
     except Exception as error:
@@ -42,6 +47,9 @@ def _invoke(arguments: list[str]) -> int:
 
     result = application()(args=arguments, prog_name="costopt", standalone_mode=False)
     sys.stdout.flush()
+    if result == ExitCode.INTERRUPTED:
+        # The command line library turns an interrupt into this code and says nothing.
+        raise KeyboardInterrupt
     return result if isinstance(result, int) else ExitCode.DONE
 
 

@@ -5,7 +5,7 @@ of any command, a table named after a command those of that command: `max-age = 
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,15 +16,15 @@ _PREFIX: Final = "COSTOPT_"
 _PROJECT_FILE: Final = "costopt.toml"
 
 
-def default_map(command_name: str, command: Any) -> dict[str, Any]:
-    """Defaults by parameter name for a command, nearest source last in line first served.
+def default_map(command_name: str, commands: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """Defaults by parameter name for one of the `commands` (name and loader), nearest source first served.
 
-    Raises UnknownName for a key that is no option of the command, UsageError for a file that is not TOML.
+    Raises UnknownName for a key that is no option, UsageError for a file that is not TOML.
     """
-    parameters = {_flag(parameter): parameter for parameter in command.params if parameter.param_type_name == "option"}
+    parameters = _options(commands[command_name]())
     defaults: dict[str, Any] = {}
     for path in (_user_file(), Path(_PROJECT_FILE)):
-        defaults |= _from_file(path, command_name, parameters)
+        defaults |= _from_file(path, command_name, commands, parameters)
     for flag, parameter in parameters.items():
         value = os.environ.get(_PREFIX + flag.replace("-", "_").upper())
         if value:
@@ -60,7 +60,14 @@ def _user_file() -> Path:
     return user_config_path("costopt", appauthor=False) / "config.toml"
 
 
-def _from_file(path: Path, command_name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _options(command: Any) -> dict[str, Any]:
+    """A command's options by long flag without dashes."""
+    return {_flag(parameter): parameter for parameter in command.params if parameter.param_type_name == "option"}
+
+
+def _from_file(
+    path: Path, command_name: str, commands: Mapping[str, Callable[[], Any]], parameters: Mapping[str, Any]
+) -> dict[str, Any]:
     import tomllib
 
     try:
@@ -69,21 +76,32 @@ def _from_file(path: Path, command_name: str, parameters: Mapping[str, Any]) -> 
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from None
-    general = {key: value for key, value in content.items() if not isinstance(value, dict)}
     own = content.get(command_name, {})
-    found = {key: value for key, value in general.items() if key in parameters}
-    _check(path, command_name, own, parameters)
-    return {parameters[key].name: _text(value) for key, value in (found | own).items()}
-
-
-def _check(path: Path, command_name: str, keys: Iterable[str], parameters: Mapping[str, Any]) -> None:
-    for key in keys:
+    general = {key: value for key, value in content.items() if key not in commands}
+    if not isinstance(own, dict):
+        raise UsageError(f"{path}: {command_name} is a command, so write its options as a table [{command_name}]")
+    for key in own:
         if key not in parameters:
             raise UnknownName(f"option in [{command_name}] of {path}", key, nearest(key, parameters))
+    unknown = general.keys() - parameters.keys()
+    if unknown:
+        _check_general(path, sorted(unknown), commands)
+    shared = {key: value for key, value in general.items() if key in parameters}
+    return {parameters[key].name: _text(path, key, value) for key, value in (shared | own).items()}
 
 
-def _text(value: Any) -> Any:
+def _check_general(path: Path, keys: Iterable[str], commands: Mapping[str, Callable[[], Any]]) -> None:
+    """Raises UnknownName for a key that no command has as an option."""
+    known = {flag for load in commands.values() for flag in _options(load())}
+    for key in keys:
+        if key not in known:
+            raise UnknownName(f"table or option in {path}", key, nearest(key, [*commands, *sorted(known)]))
+
+
+def _text(path: Path, key: str, value: Any) -> Any:
     """Values as a flag would give them: text, or a list of texts; switches stay true or false."""
+    if isinstance(value, dict):
+        raise UsageError(f"{path}: {key} is an option, so give it a value and not a table")
     if isinstance(value, bool):
         return value
     return [str(item) for item in value] if isinstance(value, list) else str(value)

@@ -12,8 +12,7 @@ from providers.errors import UsageError
 def write_result(text: str, output: str) -> None:
     """The result, whole: to stdout for `-`, else to the file in one step. Raises UsageError when it cannot."""
     if output == "-":
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        _print(text)
         return
     path = Path(output)
     if path.is_dir():
@@ -35,6 +34,15 @@ def write_result(text: str, output: str) -> None:
             raise
     except OSError as error:
         raise UsageError(f"cannot write {output!r}: {error.strerror or error}; choose another --output") from None
+
+
+def _print(text: str) -> None:
+    """All of it: where Python runs unbuffered, a text stream drops what one write to a pipe leaves over."""
+    sys.stdout.flush()
+    rest = memoryview(text.encode(sys.stdout.encoding, "replace"))
+    while rest:
+        rest = rest[sys.stdout.buffer.write(rest) :]
+    sys.stdout.flush()
 
 
 def say(lines: Iterable[str], *, quiet: bool) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,7 +24,10 @@ class Table:
 
 
 def terminal(parts: Iterable[Table | str]) -> str:
-    """Tables and lines of text as one string: with colour and fitted to the window on a terminal, plain otherwise."""
+    """Tables and lines of text as one string: with colour and fitted to the window on a terminal, plain otherwise.
+
+    In a window too narrow for a table's words, its rows are printed as paragraphs.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -43,6 +47,9 @@ def terminal(parts: Iterable[Table | str]) -> str:
         if isinstance(part, str):
             console.print(Text(part), soft_wrap=not tty)
             continue
+        if tty and _narrowest(part) > console.width:
+            console.print(Text(_records(part, console.width)), soft_wrap=True)
+            continue
         table = RichTable(box=SIMPLE_HEAD, title=part.title or None, title_justify="left", title_style="bold")
         for column in part.columns:
             table.add_column(column, justify="right" if column in part.right else "left", overflow="fold")
@@ -51,6 +58,21 @@ def terminal(parts: Iterable[Table | str]) -> str:
         console.print(table)
     lines = (line.rstrip() for line in buffer.getvalue().splitlines())
     return "\n".join(lines).strip("\n") + "\n"
+
+
+def _narrowest(table: Table) -> int:
+    """Columns of the window below which words would be cut: the longest word of each column, and its padding."""
+    cells = zip(table.columns, *table.rows, strict=True)
+    return 1 + sum(3 + max(len(word) for cell in column for word in cell.split() or [""]) for column in cells)
+
+
+def _records(table: Table, width: int) -> str:
+    """The table as one paragraph a row, for windows that are too narrow for its columns."""
+    lines = textwrap.wrap(table.title, width)
+    for row in table.rows:
+        text = "; ".join(f"{column}: {cell}" for column, cell in zip(table.columns, row, strict=True) if cell)
+        lines += textwrap.wrap(text, width, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join([*lines, ""])
 
 
 def markdown(parts: Iterable[Table | str]) -> str:
