@@ -52,7 +52,7 @@ def application() -> Any:
         name="costopt",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback(invoke_without_command=True)(_root)
     return typer.main.get_command(app)
