@@ -197,5 +197,5 @@ def test_a_usual_terminal_cuts_no_word(clean_environment: Path) -> None:
     text = "\n".join(Text.from_ansi(line).plain for line in lines)
     names = [offer["instance_type"] for offer in json.loads(start(("offers", "-f", "json")).communicate()[0])["offers"]]
     assert any(name in text for name in names)
-    assert "instance type: " in text
+    assert "instance type:" in text
     assert max(len(line) for line in text.splitlines()) <= 80
