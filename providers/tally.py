@@ -112,8 +112,9 @@ class Tally:
         row_ids: Iterable[str] = (),
         effective_from: date | None = None,
         notes: str = "",
+        problem: str = "",
     ) -> None:
-        """Takes the offer, or counts why its price cannot be used."""
+        """Takes the offer, or counts why its price cannot be used; `problem` is what the caller saw wrong with it."""
         key = OfferKey(
             provider=kind.provider,
             instance_type=kind.name,
@@ -123,7 +124,7 @@ class Tally:
             commitment_kind=commitment.kind if commitment else "",
             commitment_variant=commitment.variant if commitment else "",
         )
-        reason = "no price" if price is None else implausible(price, kind)
+        reason = problem or ("no price" if price is None else implausible(price, kind))
         if reason or price is None:
             self.unreadable(key, reason or "no price")
             return

@@ -13,6 +13,8 @@ MIB: Final = 2**20
 
 HOURS_PER_DAY: Final = 24
 
+HOURS_PER_WEEK: Final = 168
+
 HOURS_PER_MONTH: Final = 730
 """Hours of a planning month: 8760 / 12. A named calendar month has its own hours."""
 
