@@ -133,8 +133,7 @@ def plan(
     loaded = time.perf_counter()
     result = make_plan(
         Request(
-            workload=workload,
-            architecture=architecture,
+            workloads=[(workload, architecture)],
             budget_usd_per_month=budget_usd,
             offers=offers.eligible,
             offers_on_file=offers.on_file,
@@ -154,7 +153,7 @@ def plan(
             pools=offers.pools,
             engine=engine,
             gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),
-            assumptions=(*plan_output.assumptions(workload, architecture, model, engine), *offers.remarks),
+            assumptions=(*plan_output.assumptions(workload, architecture, engine), *offers.remarks),
             warnings=offers.warnings,
         )
     )

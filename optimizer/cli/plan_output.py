@@ -5,14 +5,16 @@ from decimal import Decimal
 
 from optimizer.cli.choices import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
-from optimizer.plans.document import offer_document, plan_document
+from optimizer.plans.document import offer_document, plan_document, routing
 from optimizer.plans.explain import describe_fleet, explain
 from optimizer.plans.plan import Alternative, Fleet, Plan
 from optimizer.plans.planner import rank_key
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
+from providers.units import HOURS_PER_MONTH
 
 _ACCELERATORS_SHOWN = 5
+_VISIBLE_SHARE = 0.0005
 _KIND_TITLES = {
     "provider": "one provider only",
     "accelerator": "one accelerator only",
@@ -35,15 +37,15 @@ def render(plan: Plan, format_: str, *, explained: bool, everything: bool) -> st
     return terminal(parts) if format_ == "table" else markdown(parts)
 
 
-def assumptions(workload: InferenceWorkload, model: Architecture, asked_for: str, engine: str) -> tuple[str, ...]:
+def assumptions(workload: InferenceWorkload, model: Architecture, engine: str) -> tuple[str, ...]:
     """What was assumed where nothing was said, as lines."""
-    shape = workload.demands[0].shape
+    shapes = ", ".join(str(demand.shape) for demand in workload.demands)
     precision = ", ".join(workload.precisions) or (
         f"auto (the model's {model.native_dtype}, and fp8 for a 16-bit model where the hardware computes it)"
     )
     return (
-        f"model {asked_for} is {model.hf_id} ({model.params_total / 1e9:.2f} B parameters)",
-        f"requests of {shape.input_tokens} input and {shape.output_tokens} output tokens",
+        f"model {workload.model} is {model.hf_id} ({model.params_total / 1e9:.2f} B parameters)",
+        f"requests of {shapes} tokens (input + output)",
         f"time to first token at most {workload.slo.ttft_ms:g} ms, per output token {workload.slo.tpot_ms:g} ms",
         f"replicas loaded to at most {workload.utilization:.0%} of capacity",
         f"precision {precision}; KV cache in {workload.kv_precision or '16 bit'}",
@@ -67,7 +69,7 @@ def _csv(plan: Plan) -> str:
         document = offer_document(item.offer)
         commitment = document.pop("commitment") or {}
         document |= {f"commitment_{key}": value for key, value in commitment.items()}
-        document |= {"count": item.count, "total_usd_per_hour": str(item.usd_per_hour)}
+        document |= {"count": item.count, "total_usd_per_hour": round(item.usd_per_hour, 9)}
         rows.append([document.get(column) for column in columns])
     return csv_text(columns, rows)
 
@@ -96,8 +98,12 @@ def _parts(plan: Plan, *, explained: bool, everything: bool) -> Iterator[Table |
     yield _headline(plan)
     if plan.fleet is not None:
         yield _instances(plan.fleet)
-        yield _replicas(plan, plan.fleet)
-        yield _totals(plan, plan.fleet)
+        yield _replicas(plan.fleet)
+        if len(plan.fleet.replicas) > 1:
+            yield _routing(plan.fleet)
+        if plan.changes:
+            yield _changes(plan)
+        yield _totals(plan.fleet)
     if plan.cheapest is not None and plan.fleet is not None:
         cheapest = plan.cheapest
         yield (
@@ -120,14 +126,14 @@ def _parts(plan: Plan, *, explained: bool, everything: bool) -> Iterator[Table |
 def _headline(plan: Plan) -> str:
     proof = plan.proof
     if plan.fleet is None:
-        return f"No feasible plan for {plan.architecture.hf_id}: {_shortfall_line(plan)}"
+        return f"No feasible plan for {plan.title}: {_shortfall_line(plan)}"
     gap = "" if proof.gap is None else f", proven gap {proof.gap:.2%}"
     if plan.objective == "max_throughput":
         what = f"{plan.fleet.requests_per_s:.2f} requests/s for {plan.fleet.usd_per_month:,.2f} USD/month"
         what += f" of {plan.budget_usd_per_month:,.2f}"
     else:
         what = f"{plan.fleet.usd_per_month:,.2f} USD/month for {plan.fleet.requests_per_s:.2f} requests/s"
-    return f"{plan.architecture.hf_id}: {what} ({plan.status.replace('_', ' ')}{gap}, {proof.solver})"
+    return f"{plan.title}: {what} ({plan.status.replace('_', ' ')}{gap}, {proof.solver})"
 
 
 def _shortfall_line(plan: Plan) -> str:
@@ -150,7 +156,7 @@ def _instances(fleet: Fleet) -> Table:
             f"{item.offer.instance_type.accelerator_count:g} x {item.offer.instance_type.accelerator}",
             item.offer.purchase_option.replace("_", " "),
             f"{item.offer.usd_per_hour:,.4f}",
-            f"{item.offer.usd_per_month * item.count:,.2f}",
+            f"{item.usd_per_hour * HOURS_PER_MONTH:,.2f}",
             str(item.offer.observed_on or "no date"),
         )
         for item in fleet.instances
@@ -169,23 +175,25 @@ def _instances(fleet: Fleet) -> Table:
     return Table(title="Instances", columns=columns, rows=rows, right=frozenset({"count", "USD/h each", "USD/month"}))
 
 
-def _replicas(plan: Plan, fleet: Fleet) -> Table:
+def _replicas(fleet: Fleet) -> Table:
     rows = [
         (
             str(group.count),
+            group.workload.name,
             group.offer.instance_type.name,
-            group.candidate.precision,
-            str(group.candidate.layout),
+            group.kind.precision,
+            str(group.kind.layout),
             f"{group.requests_per_s:.2f}",
             f"{group.output_tokens_per_s:,.0f}",
-            f"{group.candidate.ttft_ms.value:,.0f}",
-            f"{group.candidate.tpot_ms.value:,.1f}",
+            f"{max(sized.ttft_ms.value for sized in group.kind.by_shape if sized):,.0f}",
+            f"{max(sized.tpot_ms.value for sized in group.kind.by_shape if sized):,.1f}",
             f"{group.utilization:.0%}",
         )
         for group in fleet.replicas
     ]
     columns = (
         "replicas",
+        "workload",
         "on",
         "precision",
         "layout",
@@ -195,15 +203,45 @@ def _replicas(plan: Plan, fleet: Fleet) -> Table:
         "TPOT ms",
         "load",
     )
-    return Table(
-        title="Replicas (estimates)",
-        columns=columns,
-        rows=rows,
-        right=frozenset(columns) - {"on", "precision", "layout"},
-    )
+    words = frozenset({"workload", "on", "precision", "layout"})
+    return Table(title="Replicas (estimates)", columns=columns, rows=rows, right=frozenset(columns) - words)
 
 
-def _totals(plan: Plan, fleet: Fleet) -> str:
+def _routing(fleet: Fleet) -> Table:
+    """Which part of which shape an operator's router sends to which group of replicas."""
+    rows = [
+        (
+            row["workload"],
+            f"{row['input_tokens']}+{row['output_tokens']}",
+            fleet.replicas[row["replica_group"]].offer.instance_type.name,
+            f"{fleet.replicas[row['replica_group']].kind.precision} {fleet.replicas[row['replica_group']].kind.layout}",
+            f"{row['share']:.1%}",
+            f"{row['requests_per_s']:.3g}",
+        )
+        for row in routing(fleet)
+    ]
+    columns = ("workload", "tokens", "to replicas on", "which are", "share", "requests/s")
+    return Table(title="Routing", columns=columns, rows=rows, right=frozenset({"share", "requests/s"}))
+
+
+def _changes(plan: Plan) -> Table:
+    rows = [
+        (
+            change.kind,
+            str(change.count),
+            change.offer.provider,
+            change.offer.instance_type.name,
+            change.offer.zone or change.offer.region or "any",
+            change.offer.purchase_option.replace("_", " "),
+            f"{change.usd_per_month:+,.2f}",
+        )
+        for change in plan.changes
+    ]
+    columns = ("change", "count", "provider", "instance type", "region", "bought", "USD/month")
+    return Table(title="Against what runs today", columns=columns, rows=rows, right=frozenset({"count", "USD/month"}))
+
+
+def _totals(fleet: Fleet) -> str:
     price = fleet.usd_per_million_output_tokens
     tokens = "" if price is None else f", {price:,.2f} USD per million output tokens at that load"
     return (
@@ -266,7 +304,8 @@ def _alternative_row(plan: Plan, alternative: Alternative) -> tuple[str, ...]:
 
 def _difference(plan: Plan, chosen: Fleet, other: Fleet) -> str:
     if plan.objective == "max_throughput":
-        return f"{other.requests_per_s / chosen.requests_per_s - 1:+.1%} requests/s" if chosen.requests_per_s else ""
+        more = other.requests_per_s / chosen.requests_per_s - 1 if chosen.requests_per_s else 0.0
+        return f"{more:+.1%} requests/s" if abs(more) >= _VISIBLE_SHARE else "as many requests/s"
     return f"{other.usd_per_month - chosen.usd_per_month:+,.2f} USD"
 
 

@@ -1,24 +1,23 @@
 """Finds what the program would choose from other offers, fast, where nothing but a budget limits the choice.
 
-Without further limits the cheapest offer of each hardware, filled with the replicas that serve most per accelerator,
-is all that a best plan needs, and the program is a knapsack (`program.covering`): the same optimum without a solver.
+For one workload of one shape at a constant rate, the cheapest offer of each hardware, filled with the replicas that
+serve most per accelerator, is all that a best plan needs, and the program is a knapsack (`program.covering`).
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from optimizer.plans.market import merged, planned_replicas
-from optimizer.plans.plan import Fleet, PlannedInstances
-from optimizer.plans.sizer import Sizer
+from optimizer.plans.market import Market, in_order
+from optimizer.plans.plan import Fleet, PlannedInstances, PlannedReplicas
+from optimizer.plans.sizer import ReplicaKind, Sizer, hardware_of
 from optimizer.program.covering import Kind, cheapest_cover, largest_cover
 from optimizer.program.problem import Limits, Objective
-from optimizer.sizing.candidates import SizedCandidate
-from providers.offers import Offer
+from providers.offers import Offer, PurchaseOption
 from providers.units import HOURS_PER_MONTH
 
 
 class Undecided(Exception):
-    """The limits go beyond a budget, or the search grew too large."""
+    """The question goes beyond a knapsack, or the search grew too large: the program has to be solved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,51 +25,69 @@ class _Lot:
     """One instance of an offer with as many equal replicas as it holds; their size divides the instance."""
 
     offer: Offer
-    candidate: SizedCandidate
+    kind: ReplicaKind
     replicas: int
+    requests_per_s: float
+    """Of the whole instance, after head-room and what interruptions of spot take."""
 
-    @property
-    def requests_per_s(self) -> float:
-        """Of the whole instance, before head-room."""
-        return self.candidate.requests_per_s.value * self.replicas
+
+def is_simple(market: Market, limits: Limits) -> bool:
+    """Whether the exact search answers: one workload, shape and period, and no limit but a budget."""
+    workload = market.sizers[0].workload
+    return (
+        len(market.sizers) == 1
+        and len(workload.demands) == 1
+        and not workload.profile
+        and workload.minimum_replicas <= 1
+        and not workload.minimum_replicas_by_region
+        and workload.regions is None
+        and not workload.same_region
+        and workload.spot_allowed
+        and not market.holdings
+        and not market.stock
+        and market.terms.horizon_hours is None
+        and replace(limits, budget_usd_per_month=None) == Limits()
+    )
 
 
 def compare(
-    sizer: Sizer,
+    market: Market,
     offers: Iterable[Offer],
     objective: Objective,
     limits: Limits,
     *,
-    requests_per_s: float,
     precisions: tuple[str, ...] = (),
+    at_all: bool = False,
 ) -> Fleet | None:
     """The fleet of `Market.choose` with the same arguments, but without a ceiling on cost for `min_cost`.
 
     Raises Undecided where only the program can tell.
     """
-    if replace(limits, budget_usd_per_month=None) != Limits():
+    if not is_simple(market, limits):
         raise Undecided
-    lots = [lot for offer in _cheapest_by_hardware(sizer, offers) if (lot := _lot(sizer, offer, precisions))]
+    sizer = market.sizers[0]
+    found = (_lot(market, sizer, offer, precisions) for offer in _cheapest_by_hardware(offers))
+    lots = [lot for lot in found if lot is not None]
     if not lots:
         return None
-    utilization = sizer.workload.utilization
-    kinds = [Kind(float(lot.offer.usd_per_hour), lot.requests_per_s * utilization) for lot in lots]
-    counts = _counts(kinds, objective, limits, requests_per_s)
+    kinds = [Kind(float(lot.offer.usd_per_hour), lot.requests_per_s) for lot in lots]
+    rate = 0.0 if at_all else sizer.workload.requests_per_s or 0.0
+    counts = _counts(kinds, objective, limits, rate)
     if not any(counts):
         return None
     chosen = [(lot, count) for lot, count in zip(lots, counts, strict=True) if count]
     capacity = sum(lot.requests_per_s * count for lot, count in chosen)
-    sought = objective == "max_throughput" or requests_per_s == 0
-    rate = capacity * utilization if sought else requests_per_s
+    if objective == "max_throughput" or rate == 0:
+        rate = capacity
     return Fleet(
-        instances=merged(PlannedInstances(offer=lot.offer, count=count) for lot, count in chosen),
+        instances=in_order(PlannedInstances(offer=lot.offer, kept=count) for lot, count in chosen),
         replicas=tuple(
-            planned_replicas(
-                sizer,
-                lot.candidate,
-                lot.offer,
-                lot.replicas * count,
-                requests_per_s=rate * lot.requests_per_s * count / capacity,
+            PlannedReplicas(
+                workload=sizer.workload,
+                kind=lot.kind,
+                offer=lot.offer,
+                counts=(lot.replicas * count,),
+                flows=((rate * lot.requests_per_s * count / capacity,),),
             )
             for lot, count in chosen
         ),
@@ -90,24 +107,27 @@ def _counts(kinds: Sequence[Kind], objective: Objective, limits: Limits, request
     return counts
 
 
-def _cheapest_by_hardware(sizer: Sizer, offers: Iterable[Offer]) -> list[Offer]:
-    """One offer a hardware; ties go by key."""
-    best: dict[str, Offer] = {}
+def _cheapest_by_hardware(offers: Iterable[Offer]) -> list[Offer]:
+    """One offer a hardware, spot and other options apart, since spot serves less; ties go by key."""
+    best: dict[tuple[str, bool], Offer] = {}
     for offer in offers:
-        hardware = sizer.hardware(offer.instance_type)
-        other = best.get(hardware)
+        key = (hardware_of(offer.instance_type), offer.purchase_option is PurchaseOption.SPOT)
+        other = best.get(key)
         if (
             other is None
             or offer.usd_per_hour < other.usd_per_hour
             or (offer.usd_per_hour == other.usd_per_hour and offer.key < other.key)
         ):
-            best[hardware] = offer
+            best[key] = offer
     return list(best.values())
 
 
-def _lot(sizer: Sizer, offer: Offer, precisions: tuple[str, ...]) -> _Lot | None:
-    candidates = sizer.candidates(offer.instance_type, precisions)
-    if not candidates:
+def _lot(market: Market, sizer: Sizer, offer: Offer, precisions: tuple[str, ...]) -> _Lot | None:
+    kinds = sizer.replica_kinds(offer.instance_type, precisions)
+    if not kinds:
         return None
-    best = max(candidates, key=lambda c: c.requests_per_s.value / c.accelerators_per_replica)
-    return _Lot(offer, best, int(offer.instance_type.accelerator_count) // best.accelerators_per_replica)
+    best = max(kinds, key=lambda kind: (kind.requests_per_s(0) or 0.0) / kind.accelerators_per_replica)
+    replicas = int(offer.instance_type.accelerator_count) // best.accelerators_per_replica
+    kept = 1.0 - (market.terms.spot_margin if offer.purchase_option is PurchaseOption.SPOT else 0.0)
+    served = (best.requests_per_s(0) or 0.0) * replicas * sizer.workload.utilization * kept
+    return _Lot(offer, best, replicas, served)

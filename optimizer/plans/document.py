@@ -7,14 +7,14 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
 from optimizer.plans.explain import memory_gib_per_accelerator
-from optimizer.plans.plan import Alternative, Fleet, Plan, PlannedInstances, PlannedReplicas
+from optimizer.plans.plan import Alternative, Fleet, Plan, PlannedInstances, PlannedReplicas, PlannedWorkload
 from optimizer.sizing.document import number
-from optimizer.workload.workload import InferenceWorkload
 from providers.offers import Offer
 from providers.units import HOURS_PER_MONTH
 
 SCHEMA: Final = "costopt.plan"
 SCHEMA_VERSION: Final = "1.0"
+_PRICE_DIGITS: Final = 9
 _CENT: Final = Decimal("0.01")
 _TOKEN_PRICE: Final = Decimal("0.0001")
 
@@ -35,13 +35,22 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             "stale": plan.prices.stale,
             "max_age_days": plan.prices.max_age_days,
         },
-        "workloads": [_workload(plan, plan.workload)],
+        "workloads": [_workload(planned) for planned in plan.workloads],
         "budget_usd_per_month": _cents(plan.budget_usd_per_month),
-        **_fleet(plan.fleet, plan.workload),
+        **_fleet(plan.fleet),
+        "routing": [] if plan.fleet is None else routing(plan.fleet),
         "proof": _proof(plan),
-        "cheapest": None if plan.cheapest is None else _fleet(plan.cheapest, plan.workload),
+        "cheapest": None if plan.cheapest is None else _fleet(plan.cheapest),
         "runner_up": None if plan.runner_up is None else _alternative(plan.runner_up, plan.fleet),
         "alternatives": [_alternative(alternative, plan.fleet) for alternative in plan.alternatives],
+        "binding_limits": [
+            {"limit": b.limit, "unit": b.unit, "saving_usd_per_month": _cents(b.saving_usd_per_month)}
+            for b in plan.binding_limits
+        ],
+        "changes": [
+            {"change": c.kind, "count": c.count, "usd_per_month": _cents(c.usd_per_month), **offer_name(c.offer)}
+            for c in plan.changes
+        ],
         "rejections": dict(plan.rejections),
         "assumptions": list(plan.assumptions),
         "warnings": list(plan.warnings),
@@ -85,20 +94,32 @@ def offer_document(offer: Offer) -> dict[str, Any]:
     }
 
 
-def _workload(plan: Plan, workload: InferenceWorkload) -> dict[str, Any]:
+def offer_name(offer: Offer) -> dict[str, Any]:
+    """What tells one offer from another, for people."""
+    document = offer_document(offer)
+    keys = ("provider", "instance_type", "region", "zone", "purchase_option", "accelerator", "accelerator_count")
+    return {key: document[key] for key in keys}
+
+
+def _workload(planned: PlannedWorkload) -> dict[str, Any]:
+    workload = planned.workload
     return {
         "name": workload.name,
-        "model": plan.architecture.hf_id,
-        "parameters": round(plan.architecture.params_total),
+        "owner": workload.owner,
+        "model": planned.architecture.hf_id,
+        "parameters": round(planned.architecture.params_total),
         "task": "infer",
+        "served": planned.served,
         "shapes": [
             {
                 "input_tokens": demand.shape.input_tokens,
                 "output_tokens": demand.shape.output_tokens,
                 "requests_per_s": number(demand.requests_per_s),
+                "share": number(demand.share),
             }
             for demand in workload.demands
         ],
+        "profile": [number(factor) for factor in workload.profile],
         "slo": {"ttft_ms": number(workload.slo.ttft_ms), "tpot_ms": number(workload.slo.tpot_ms)},
         "precisions": list(workload.precisions) or ["auto"],
         "context_tokens": workload.needed_context_tokens,
@@ -106,14 +127,14 @@ def _workload(plan: Plan, workload: InferenceWorkload) -> dict[str, Any]:
     }
 
 
-def _fleet(fleet: Fleet | None, workload: InferenceWorkload) -> dict[str, Any]:
+def _fleet(fleet: Fleet | None) -> dict[str, Any]:
     if fleet is None:
         return {"instances": [], "replicas": [], "totals": None}
     return {
         "instances": [_instances(item) for item in fleet.instances],
-        "replicas": [_replicas(item, workload) for item in fleet.replicas],
+        "replicas": [_replicas(item) for item in fleet.replicas],
         "totals": {
-            "usd_per_hour": str(fleet.usd_per_hour),
+            "usd_per_hour": _exact(fleet.usd_per_hour),
             "usd_per_month": _cents(fleet.usd_per_month),
             "usd_per_million_output_tokens": _quantized(fleet.usd_per_million_output_tokens, _TOKEN_PRICE),
             "requests_per_s": number(fleet.requests_per_s),
@@ -124,41 +145,80 @@ def _fleet(fleet: Fleet | None, workload: InferenceWorkload) -> dict[str, Any]:
 
 
 def _instances(item: PlannedInstances) -> dict[str, Any]:
-    """An offer's document with how many are bought; its prices are of one instance, totals of all."""
-    return {
+    """An offer's document with how many run; its prices are of one instance, totals of all in an average hour."""
+    document = {
         **offer_document(item.offer),
         "count": item.count,
-        "total_usd_per_hour": str(item.usd_per_hour),
+        "total_usd_per_hour": _exact(item.usd_per_hour),
         "total_usd_per_month": _cents(item.usd_per_hour * HOURS_PER_MONTH),
     }
+    if len(item.bought) > 1:
+        document |= {"kept": item.kept, "counts_by_period": [item.kept + more for more in item.bought]}
+    return document
 
 
-def _replicas(item: PlannedReplicas, workload: InferenceWorkload) -> dict[str, Any]:
-    """A group of equal replicas: rates are of the group at the planned load, latencies and memory of one."""
-    candidate = item.candidate
-    return {
-        "workload": item.workload,
+def _replicas(item: PlannedReplicas) -> dict[str, Any]:
+    """A group of equal replicas: rates are of the group in an average hour, latencies and memory of one.
+
+    Latencies are the longest over the shapes that it serves; `capacity_requests_per_s` is of the routed mix.
+    """
+    served = [sized for sized, flow in zip(item.kind.by_shape, item.mean_flows, strict=True) if sized and flow > 0]
+    served = served or [item.kind.any_shape]
+    ttft = max((sized.ttft_ms for sized in served), key=lambda estimate: estimate.value)
+    tpot = max((sized.tpot_ms for sized in served), key=lambda estimate: estimate.value)
+    document: dict[str, Any] = {
+        "workload": item.workload.name,
         "instance_type": item.offer.instance_type.name,
         "provider": item.offer.provider,
         "region": item.offer.region,
+        "purchase_option": item.offer.purchase_option.value,
         "accelerator": item.offer.instance_type.accelerator,
-        "precision": candidate.precision,
-        "tensor_parallel": candidate.layout.tp,
-        "pipeline_parallel": candidate.layout.pp,
+        "precision": item.kind.precision,
+        "tensor_parallel": item.kind.layout.tp,
+        "pipeline_parallel": item.kind.layout.pp,
         "count": item.count,
         "requests_per_s": number(item.requests_per_s),
         "output_tokens_per_s": number(item.output_tokens_per_s),
-        "capacity_requests_per_s": number(candidate.requests_per_s.value * item.count),
-        "batch": candidate.batch,
-        "ttft_ms": number(candidate.ttft_ms.value),
-        "ttft_ms_low": number(candidate.ttft_ms.low),
-        "ttft_ms_high": number(candidate.ttft_ms.high),
-        "tpot_ms": number(candidate.tpot_ms.value),
-        "tpot_ms_low": number(candidate.tpot_ms.low),
-        "tpot_ms_high": number(candidate.tpot_ms.high),
-        "memory_gib_per_gpu": number(memory_gib_per_accelerator(item, workload)),
+        "batch": max(sized.batch for sized in served),
+        "ttft_ms": number(ttft.value),
+        "ttft_ms_low": number(ttft.low),
+        "ttft_ms_high": number(ttft.high),
+        "tpot_ms": number(tpot.value),
+        "tpot_ms_low": number(tpot.low),
+        "tpot_ms_high": number(tpot.high),
+        "memory_gib_per_gpu": number(memory_gib_per_accelerator(item)),
         "utilization": number(item.utilization),
     }
+    if len(item.counts) > 1:
+        document["counts_by_period"] = list(item.counts)
+    return document
+
+
+def routing(fleet: Fleet) -> list[dict[str, Any]]:
+    """Which part of which shape goes to which group of replicas, in an average hour; by period where that differs."""
+    totals: dict[tuple[str, int], float] = {}
+    for group in fleet.replicas:
+        for b, flow in enumerate(group.mean_flows):
+            totals[group.workload.name, b] = totals.get((group.workload.name, b), 0.0) + flow
+    rows = []
+    for index, group in enumerate(fleet.replicas):
+        for b, flow in enumerate(group.mean_flows):
+            total = totals[group.workload.name, b]
+            if flow <= 0 or total <= 0:
+                continue
+            shape = group.workload.demands[b].shape
+            row: dict[str, Any] = {
+                "workload": group.workload.name,
+                "input_tokens": shape.input_tokens,
+                "output_tokens": shape.output_tokens,
+                "replica_group": index,
+                "share": number(flow / total),
+                "requests_per_s": number(flow),
+            }
+            if len(group.hours) > 1:
+                row["requests_per_s_by_period"] = [number(flows[b]) for flows in group.flows]
+            rows.append(row)
+    return rows
 
 
 def _proof(plan: Plan) -> dict[str, Any]:
@@ -202,13 +262,17 @@ def _alternative(alternative: Alternative, chosen: Fleet | None) -> dict[str, An
 
 
 def _brief(item: PlannedInstances) -> Mapping[str, Any]:
-    document = offer_document(item.offer)
-    keys = ("provider", "instance_type", "region", "zone", "purchase_option", "accelerator", "accelerator_count")
-    return {**{key: document[key] for key in keys}, "count": item.count, "usd_per_hour": document["usd_per_hour"]}
+    return {**offer_name(item.offer), "count": item.count, "usd_per_hour": str(item.offer.usd_per_hour)}
 
 
 def _cents(value: Decimal | None) -> str | None:
     return _quantized(value, _CENT)
+
+
+def _exact(value: Decimal) -> str:
+    """All digits of a sum of prices; an average over periods to nine decimals."""
+    rounded = round(value, _PRICE_DIGITS)
+    return str(value if value == rounded else rounded)
 
 
 def _cents_of_float(value: float | None) -> str | None:

@@ -6,44 +6,109 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal
 
+from optimizer.plans.sizer import ReplicaKind
 from optimizer.program.problem import Objective, Shortfall, Status
-from optimizer.sizing.candidates import SizedCandidate
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
 from providers.offers import Offer
 from providers.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
 AlternativeKind = Literal["provider", "accelerator", "purchase_option", "precision", "include"]
+ChangeKind = Literal["keep", "add", "end"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedInstances:
-    """`count` instances of one offer."""
+    """Instances of one offer: `kept` in every period, and `bought` more in single periods of `hours` each.
+
+    `boot_hours` is paid for each start of an instance that is bought by the period.
+    """
 
     offer: Offer
-    count: int
+    kept: int
+    bought: tuple[int, ...] = (0,)
+    hours: tuple[float, ...] = (1.0,)
+    boot_hours: float = 0.0
+
+    @property
+    def count(self) -> int:
+        """The most that run at once."""
+        return self.kept + max(self.bought)
+
+    @property
+    def starts(self) -> int:
+        """Starts in one cycle of the periods, the first following the last."""
+        return sum(max(0, self.bought[t] - self.bought[t - 1]) for t in range(len(self.bought)))
+
+    @property
+    def mean_count(self) -> Decimal:
+        """Instances paid for in an average hour, starts included."""
+        hours = [Decimal(repr(hour)) for hour in self.hours]
+        paid = sum((count * hour for count, hour in zip(self.bought, hours, strict=True)), Decimal(0))
+        paid += self.starts * Decimal(repr(self.boot_hours))
+        return self.kept + paid / sum(hours)
 
     @property
     def usd_per_hour(self) -> Decimal:
-        """Of all of them."""
-        return self.offer.usd_per_hour * self.count
+        """Of all of them, in an average hour."""
+        return self.offer.usd_per_hour * self.mean_count
 
     @property
     def accelerators(self) -> int:
+        """At most at once."""
         return int(self.offer.instance_type.accelerator_count) * self.count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedReplicas:
-    """`count` replicas of one candidate on instances of one offer, and the load that is routed to them together."""
+    """Replicas of one kind on instances of one offer, and the requests that are routed to them.
 
-    workload: str
-    candidate: SizedCandidate
+    `counts[t]` replicas serve `flows[t][b]` requests/s of shape b together in period t of `hours[t]`.
+    """
+
+    workload: InferenceWorkload
+    kind: ReplicaKind
     offer: Offer
-    count: int
-    requests_per_s: float
-    output_tokens_per_s: float
-    utilization: float
+    counts: tuple[int, ...]
+    flows: tuple[tuple[float, ...], ...]
+    hours: tuple[float, ...] = (1.0,)
+
+    @property
+    def count(self) -> int:
+        """The most that run at once."""
+        return max(self.counts)
+
+    @property
+    def mean_flows(self) -> tuple[float, ...]:
+        """Requests/s by shape in an average hour."""
+        total = sum(self.hours)
+        shapes = range(len(self.workload.demands))
+        return tuple(sum(flow[b] * h for flow, h in zip(self.flows, self.hours, strict=True)) / total for b in shapes)
+
+    @property
+    def requests_per_s(self) -> float:
+        return sum(self.mean_flows)
+
+    @property
+    def output_tokens_per_s(self) -> float:
+        pairs = zip(self.mean_flows, self.workload.demands, strict=True)
+        return sum(flow * demand.shape.output_tokens for flow, demand in pairs)
+
+    @property
+    def utilization(self) -> float:
+        """The highest part of the replicas' capacity that is used in any period: sum_b flow_b / capacity_b."""
+        return max(
+            (
+                sum(
+                    flow / (count * capacity)
+                    for b, flow in enumerate(flows)
+                    if flow > 0 and (capacity := self.kind.requests_per_s(b))
+                )
+                for count, flows in zip(self.counts, self.flows, strict=True)
+                if count
+            ),
+            default=0.0,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +120,7 @@ class Fleet:
 
     @property
     def usd_per_hour(self) -> Decimal:
+        """In an average hour."""
         return sum((item.usd_per_hour for item in self.instances), Decimal(0))
 
     @property
@@ -72,11 +138,8 @@ class Fleet:
 
     @property
     def accelerators(self) -> int:
+        """At most at once."""
         return sum(item.accelerators for item in self.instances)
-
-    @property
-    def providers(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(item.offer.provider for item in self.instances))
 
     @property
     def usd_per_million_output_tokens(self) -> Decimal | None:
@@ -119,6 +182,25 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BindingLimit:
+    """A limit that costs money: what one unit more of it would save per month."""
+
+    limit: str
+    unit: str
+    saving_usd_per_month: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What to do with instances, against those that run today; `usd_per_month` is what that adds (+) or saves (-)."""
+
+    kind: ChangeKind
+    offer: Offer
+    count: int
+    usd_per_month: Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriceDates:
     """How old the prices are: of the `offers_considered`, `offers_eligible` pass the filters; the rest is about those.
 
@@ -135,17 +217,25 @@ class PriceDates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedWorkload:
+    """A workload of the plan, the model that it runs, and whether the plan serves it."""
+
+    workload: InferenceWorkload
+    architecture: Architecture
+    served: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The answer to a request.
 
-    `fleet` is None when nothing fits; `cheapest` is the cheapest fleet that runs the model at all, given when the
-    request fixed a budget. `runner_up` is the best plan without the accelerator that the chosen fleet relies on most.
+    `fleet` is None when nothing fits; `cheapest` is the cheapest fleet that runs everything at all, given when the
+    request fixed a budget. `runner_up` is the best plan on one other accelerator than those chosen.
     """
 
     status: Status
     objective: Objective
-    workload: InferenceWorkload
-    architecture: Architecture
+    workloads: tuple[PlannedWorkload, ...]
     budget_usd_per_month: Decimal | None
     fleet: Fleet | None
     cheapest: Fleet | None
@@ -153,9 +243,18 @@ class Plan:
     proof: Proof
     prices: PriceDates
     alternatives: tuple[Alternative, ...] = ()
+    binding_limits: tuple[BindingLimit, ...] = ()
+    changes: tuple[Change, ...] = ()
     rejections: Mapping[str, int] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     shortfalls: tuple[Shortfall, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
     timing_s: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The model of a single workload, or how many workloads there are."""
+        if len(self.workloads) == 1:
+            return self.workloads[0].architecture.hf_id
+        return f"{len(self.workloads)} workloads"

@@ -7,15 +7,25 @@ from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from decimal import Decimal
 
-from optimizer.plans.comparison import Undecided, compare
-from optimizer.plans.market import Choice, Market
-from optimizer.plans.plan import Alternative, AlternativeKind, Fleet, Plan, PriceDates, Proof, Suggestion
+from optimizer.plans.changes import changes
+from optimizer.plans.comparison import Undecided, compare, is_simple
+from optimizer.plans.market import Choice, Holding, Market, Terms
+from optimizer.plans.plan import (
+    Alternative,
+    AlternativeKind,
+    Fleet,
+    Plan,
+    PlannedWorkload,
+    PriceDates,
+    Proof,
+    Suggestion,
+)
 from optimizer.plans.sizer import Sizer
 from optimizer.program.problem import Limits, Objective, Shortfall, SolverOptions
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
-from providers.errors import NoUsablePrices
-from providers.offers import Offer
+from providers.errors import NoUsablePrices, UsageError
+from providers.offers import Offer, PurchaseOption
 from providers.units import HOURS_PER_MONTH
 
 _MAX_SUGGESTIONS = 3
@@ -40,13 +50,13 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is asked: the workload, money and limits, the offers that may be bought, and those under other flags.
+    """What is asked: workloads with their models, money and limits, the offers that may be bought, and the others.
 
-    `offers_on_file` counts all that were looked at; `rejections` says why the others may not be bought.
+    `offers_on_file` counts all that were looked at; `rejections` says why the others may not be bought. `pools` are
+    offers under other flags. `holdings` run today, `stock` is what is known to be there, by offer key.
     """
 
-    workload: InferenceWorkload
-    architecture: Architecture
+    workloads: Sequence[tuple[InferenceWorkload, Architecture]]
     budget_usd_per_month: Decimal | None
     offers: Sequence[Offer]
     offers_on_file: int
@@ -54,68 +64,92 @@ class Request:
     today: date
     max_age_days: int = 30
     limits: Limits = field(default_factory=Limits)
+    terms: Terms = field(default_factory=Terms)
     solver_options: SolverOptions = field(default_factory=SolverOptions)
     pools: Sequence[Pool] = ()
+    holdings: Sequence[Holding] = ()
+    stock: Mapping[str, int] = field(default_factory=dict)
     engine: str = "vllm"
     gpu_memory_utilization: float | None = None
+    every_alternative: bool = False
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property
-    def requests_per_s(self) -> float | None:
-        return self.workload.demands[0].requests_per_s
-
-    @property
     def objective(self) -> Objective:
-        return "max_throughput" if self.requests_per_s is None and self.budget_usd_per_month is not None else "min_cost"
+        """Throughput is sought where there is a budget and no workload has a rate."""
+        sought = all(workload.requests_per_s is None for workload, _ in self.workloads)
+        return "max_throughput" if sought and self.budget_usd_per_month is not None else "min_cost"
 
 
 def plan(request: Request) -> Plan:
-    """The cheapest plan for the workload's rate, or the most requests/s for the budget where no rate is given.
+    """The cheapest plan for the workloads' rates, or the most requests/s for the budget where no rate is given.
 
-    With neither rate nor budget: the cheapest fleet that runs the model at all. Raises NoUsablePrices when no offer
-    passes the filters.
+    With neither rate nor budget: the cheapest fleet that runs everything at all. Raises NoUsablePrices when no offer
+    passes the filters, UsageError when some workloads have a rate and others do not.
     """
-    if not request.offers:
-        reasons = ", ".join(f"{count} × {reason}" for reason, count in request.rejections.items())
-        why = (f"no offer passes the filters ({reasons or 'none on file'})", *request.warnings)
-        raise NoUsablePrices("; ".join((*why, "loosen one of them")))
+    _check(request)
     started = time.perf_counter()
-    sizer = Sizer(request.workload, request.architecture, request.engine, request.gpu_memory_utilization)
-    desk = _Desk(request, Market(sizer, request.solver_options))
+    sizers = [
+        Sizer(workload, architecture, request.engine, request.gpu_memory_utilization)
+        for workload, architecture in request.workloads
+    ]
+    desk = _Desk(request, Market(sizers, request.terms, request.solver_options, request.holdings, request.stock))
     main = desk.choose(request.offers)
     fleet = main.fleet
-    rejections = {**request.rejections, **_sizing_rejections(sizer)}
+    rejections = {**request.rejections, **_sizing_rejections(sizers)}
     chosen = time.perf_counter()
-    cheapest = desk.cheapest(request.offers)
+    cheapest = desk.cheapest(request.offers) if request.budget_usd_per_month is not None or fleet is None else None
     alternatives = tuple(_alternatives(desk))
     compared = time.perf_counter()
     shortfalls, suggestions = ((), ()) if fleet else _remedies(request, main, cheapest, alternatives)
     return Plan(
         status=main.solution.status,
         objective=request.objective,
-        workload=request.workload,
-        architecture=request.architecture,
+        workloads=tuple(
+            PlannedWorkload(
+                workload=workload, architecture=architecture, served=workload.name not in main.solution.unserved
+            )
+            for workload, architecture in request.workloads
+        ),
         budget_usd_per_month=request.budget_usd_per_month,
         fleet=fleet,
-        cheapest=cheapest if request.budget_usd_per_month is not None or fleet is None else None,
+        cheapest=cheapest,
         runner_up=_runner_up(alternatives, fleet, request.objective),
-        proof=_proof(main, request.objective),
+        proof=_proof(main, request),
         prices=_price_dates(request),
         alternatives=alternatives,
+        changes=changes(fleet, request.holdings) if fleet and request.holdings else (),
         rejections=rejections,
         assumptions=request.assumptions,
         warnings=(*request.warnings, *_warnings(fleet, request)),
         shortfalls=tuple(shortfalls),
         suggestions=tuple(suggestions),
         timing_s={
-            "sizing_s": sizer.seconds,
+            "sizing_s": sum(sizer.seconds for sizer in sizers),
             "build_s": desk.market.build_s,
             "solve_s": desk.market.solve_s,
             "main_program_s": chosen - started,
             "alternatives_s": compared - chosen,
         },
     )
+
+
+def rank_key(fleet: Fleet, objective: Objective) -> tuple[float, Decimal]:
+    """Best first: by requests/s then cost when throughput is sought, by cost otherwise."""
+    if objective == "max_throughput":
+        return -fleet.requests_per_s, fleet.usd_per_hour
+    return 0.0, fleet.usd_per_hour
+
+
+def _check(request: Request) -> None:
+    if not request.offers and not request.holdings:
+        reasons = ", ".join(f"{count} × {reason}" for reason, count in request.rejections.items())
+        raise NoUsablePrices(f"no offer passes the filters ({reasons or 'none on file'}); loosen one of them")
+    rated = [workload.name for workload, _ in request.workloads if workload.requests_per_s is not None]
+    if rated and len(rated) < len(request.workloads):
+        others = ", ".join(workload.name for workload, _ in request.workloads if workload.name not in rated)
+        raise UsageError(f"workloads {others} have no rate while {', '.join(rated)} have one: give all or none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +164,13 @@ class _Desk:
         budget = self.request.budget_usd_per_month
         return replace(self.request.limits, budget_usd_per_month=None if budget is None else float(budget))
 
+    @property
+    def is_simple(self) -> bool:
+        return is_simple(self.market, self.limits)
+
     def choose(self, offers: Iterable[Offer]) -> Choice:
         """The answer, from the program."""
-        rate = self.request.requests_per_s or 0.0
-        return self.market.choose(offers, self.request.objective, self.limits, requests_per_s=rate)
+        return self.market.choose(offers, self.request.objective, self.limits)
 
     def compare(self, offers: Sequence[Offer], precisions: tuple[str, ...] = ()) -> tuple[Fleet | None, bool]:
         """The answer with other offers or dtypes, and whether it is within the budget: the cheapest if nothing is."""
@@ -144,28 +181,39 @@ class _Desk:
         return fleet, fleet is None or budget is None or fleet.usd_per_month <= budget
 
     def cheapest(self, offers: Sequence[Offer], precisions: tuple[str, ...] = ()) -> Fleet | None:
-        """The cheapest fleet for the rate, or that runs the model at all, whatever the budget."""
-        return self._best(offers, "min_cost", self.request.limits, precisions)
+        """The cheapest fleet for the rates, or that runs everything at all, whatever the budget."""
+        at_all = self.request.objective == "max_throughput"
+        return self._best(offers, "min_cost", self.request.limits, precisions, at_all=at_all)
 
     def _best(
-        self, offers: Sequence[Offer], objective: Objective, limits: Limits, precisions: tuple[str, ...]
+        self,
+        offers: Sequence[Offer],
+        objective: Objective,
+        limits: Limits,
+        precisions: tuple[str, ...],
+        *,
+        at_all: bool = False,
     ) -> Fleet | None:
-        rate = self.request.requests_per_s or 0.0
         try:
-            return compare(self.market.sizer, offers, objective, limits, requests_per_s=rate, precisions=precisions)
+            return compare(self.market, offers, objective, limits, precisions=precisions, at_all=at_all)
         except Undecided:
-            return self.market.choose(offers, objective, limits, requests_per_s=rate, precisions=precisions).fleet
+            return self.market.choose(offers, objective, limits, precisions=precisions, at_all=at_all).fleet
 
 
 def _alternatives(desk: _Desk) -> Iterable[Alternative]:
-    """The best plan of each provider and each accelerator alone, under each other flag, and in each lossy dtype."""
+    """The best plan of each provider and each accelerator alone, under each other flag, and in each lossy dtype.
+
+    Where each takes a program of its own, accelerators and dtypes are only looked at when every alternative is wanted.
+    """
     request = desk.request
+    thorough = desk.is_simple or request.every_alternative
     for kind, name, flag, offers in _partitions(request.offers):
-        yield _alternative(desk, Pool(kind=kind, name=name, flag=flag, offers=offers))
+        if thorough or kind == "provider":
+            yield _alternative(desk, Pool(kind=kind, name=name, flag=flag, offers=offers))
     for pool in request.pools:
-        if pool.offers:
+        if pool.offers and (thorough or pool.kind == "purchase_option"):
             yield _alternative(desk, pool)
-    if not request.workload.precisions:
+    if thorough and not any(workload.precisions for workload, _ in request.workloads):
         for precision, note in LOSSY_PRECISIONS.items():
             pool = Pool(
                 kind="precision", name=precision, flag=f"--precision {precision}", offers=request.offers, note=note
@@ -202,13 +250,6 @@ def _runner_up(alternatives: Iterable[Alternative], fleet: Fleet | None, objecti
     return min(ranked, key=lambda pair: (*pair[0], pair[1].name))[1] if ranked else None
 
 
-def rank_key(fleet: Fleet, objective: Objective) -> tuple[float, Decimal]:
-    """Best first: by requests/s then cost when throughput is sought, by cost otherwise."""
-    if objective == "max_throughput":
-        return -fleet.requests_per_s, fleet.usd_per_hour
-    return 0.0, fleet.usd_per_hour
-
-
 def _remedies(
     request: Request, main: Choice, cheapest: Fleet | None, alternatives: Iterable[Alternative]
 ) -> tuple[list[Shortfall], list[Suggestion]]:
@@ -217,9 +258,7 @@ def _remedies(
     shortfalls = list(main.solution.shortfalls)
     if not shortfalls and cheapest is not None and budget is not None and cheapest.usd_per_month > budget:
         shortfalls = [
-            Shortfall(
-                limit="budget", needed=float(cheapest.usd_per_month), available=float(budget), unit="USD per month"
-            )
+            Shortfall(limit="budget", needed=float(cheapest.usd_per_month), available=float(budget), unit="USD/month")
         ]
     ways = [
         Suggestion(flag=a.flag, usd_per_month=a.fleet.usd_per_month, note=a.note)
@@ -234,11 +273,15 @@ def _remedies(
     return shortfalls, ways[:_MAX_SUGGESTIONS]
 
 
-def _proof(choice: Choice, objective: Objective) -> Proof:
+def _proof(choice: Choice, request: Request) -> Proof:
+    """The bound in the plan's unit: USD/month, or requests/s of all workloads."""
     solution = choice.solution
     bound = solution.bound
-    if bound is not None and objective == "min_cost":
-        bound *= HOURS_PER_MONTH
+    if bound is not None:
+        if request.objective == "min_cost":
+            bound *= HOURS_PER_MONTH
+        else:
+            bound *= sum(demand.share for workload, _ in request.workloads for demand in workload.demands)
     return Proof(
         bound=bound,
         gap=solution.gap,
@@ -262,12 +305,16 @@ def _price_dates(request: Request) -> PriceDates:
     )
 
 
-def _sizing_rejections(sizer: Sizer) -> dict[str, int]:
-    return {f"hardware: {reason}": count for reason, count in sorted(sizer.rejections.items())}
+def _sizing_rejections(sizers: Iterable[Sizer]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for sizer in sizers:
+        for reason, count in sizer.rejections.items():
+            counts[f"hardware: {reason}"] = counts.get(f"hardware: {reason}", 0) + count
+    return dict(sorted(counts.items()))
 
 
 def _warnings(fleet: Fleet | None, request: Request) -> Iterable[str]:
-    """What a buyer must know of the chosen offers: age of the prices, unknown stock."""
+    """What a buyer must know of the chosen offers: age of the prices, doubtful spot prices, unknown stock."""
     if fleet is None:
         return
     limit = request.today - timedelta(days=request.max_age_days)
@@ -278,5 +325,7 @@ def _warnings(fleet: Fleet | None, request: Request) -> Iterable[str]:
         elif offer.observed_on < limit:
             age = (request.today - offer.observed_on).days
             yield f"{offer.key}: the price is {age} days old (of {offer.observed_on}); `costopt refresh` updates it"
+        if offer.purchase_option is PurchaseOption.SPOT:
+            yield f"{offer.key}: spot can be taken away at short notice, and its price moves"
     if any(item.offer.in_stock is None for item in fleet.instances):
         yield "availability of the chosen instances is not known: a price is not a promise of capacity"
