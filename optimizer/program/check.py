@@ -25,6 +25,8 @@ from providers.errors import SolverError
 from providers.units import HOURS_PER_MONTH
 
 FIXED_POINT_BITS = 96
+ONE = 2**FIXED_POINT_BITS
+INVERSE_TOLERANCE = round(1 / TOLERANCE)
 
 
 def check(problem: Problem, solution: Solution) -> None:
@@ -64,16 +66,19 @@ class _Facts:
         self.bought = set(solution.kept) | {offer for offer, _ in solution.bought}
         self.used = [self.offers[name] for name in sorted(self.bought)]
         self.placed: dict[str, dict[tuple[str, str], int]] = {period: defaultdict(int) for period in self.periods}
+        self.of_workload: dict[tuple[str, str], dict[tuple[str, str], int]] = defaultdict(lambda: defaultdict(int))
         for placement in solution.placements:
-            self.placed[placement.period][placement.candidate, placement.offer] += placement.replicas
+            key = (placement.candidate, placement.offer)
+            self.placed[placement.period][key] += placement.replicas
+            self.of_workload[self.candidates[placement.candidate].workload, placement.period][key] += placement.replicas
 
     def effective(self, workload: str, period: str, without: Iterable[str] = ()) -> dict[str, Fraction]:
         """E_ct by candidate: replicas, those on spot less the margin, without those on some offers."""
         lost = set(without)
         margin = Fraction(self.problem.spot_margin)
         total: dict[str, Fraction] = defaultdict(Fraction)
-        for (candidate, offer), count in self.placed[period].items():
-            if self.candidates[candidate].workload == workload and offer not in lost:
+        for (candidate, offer), count in self.of_workload[workload, period].items():
+            if offer not in lost:
                 total[candidate] += count * (1 - margin if self.offers[offer].is_spot else Fraction(1))
         return total
 
@@ -124,25 +129,31 @@ def _may_run(workload: ProgramWorkload, candidate: ProgramCandidate, offer: Prog
 
 def _demand_is_served(facts: _Facts) -> Iterable[str]:
     """sum_c x = s lambda;   sum_b x / kappa <= rho E."""
+    served: dict[tuple[str, str, str], int] = defaultdict(int)
     flows: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for (candidate, shape, period), rate in facts.solution.flows.items():
-        flows[candidate, period][shape] = rate
+    for (name, shape, period), rate in facts.solution.flows.items():
+        flows[name, period][shape] = rate
+        served[facts.candidates[name].workload, shape, period] += _fixed(rate)
     scale = facts.solution.scale or 0.0
     for t, period in enumerate(facts.periods):
         for workload in facts.problem.workloads:
-            names = facts.services[workload.id].candidates
-            effective = facts.effective(workload.id, period)
             for shape, rate in zip(workload.shapes, workload.demand[t], strict=True):
-                served = sum(_fixed(flows[name, period].get(shape, 0.0)) for name in names)
-                wanted = _fixed(rate * scale)
-                if abs(served - wanted) > wanted * Fraction(TOLERANCE):
-                    got = served / 2**FIXED_POINT_BITS
-                    yield f"{workload.id}/{shape} in {period}: {got} of {rate * scale} requests/s"
-            for name in names:
-                load = _load(facts.candidates[name], flows[name, period])
-                room = Fraction(facts.problem.utilisation) * effective[name] * Fraction(1 + TOLERANCE)
-                if load > room:
-                    yield f"{name} in {period}: load {float(load):.6f} of {float(room):.6f} replicas"
+                got, wanted = served[workload.id, shape, period], _fixed(rate * scale)
+                if abs(got - wanted) * INVERSE_TOLERANCE > wanted:
+                    yield f"{workload.id}/{shape} in {period}: {got / ONE} of {rate * scale} requests/s"
+    effective = {
+        (name, period): count
+        for period in facts.periods
+        for workload in facts.problem.workloads
+        for name, count in facts.effective(workload.id, period).items()
+    }
+    for (name, period), mine in flows.items():
+        load = _load(facts.candidates[name], mine)
+        room = (
+            Fraction(facts.problem.utilisation) * effective.get((name, period), Fraction(0)) * (1 + Fraction(TOLERANCE))
+        )
+        if load > room:
+            yield f"{name} in {period}: load {float(load):.6f} of {float(room):.6f} replicas"
 
 
 def _load(candidate: ProgramCandidate, flows: dict[str, float]) -> Fraction:
@@ -152,11 +163,12 @@ def _load(candidate: ProgramCandidate, flows: dict[str, float]) -> Fraction:
         upper, lower = rate.as_integer_ratio()
         numerator, denominator = candidate.requests_per_s[shape].as_integer_ratio()
         total += -(-((upper * denominator) << FIXED_POINT_BITS) // (lower * numerator))
-    return Fraction(total, 2**FIXED_POINT_BITS)
+    return Fraction(total, ONE)
 
 
 def _fixed(value: float) -> int:
-    return int(Fraction(value) * 2**FIXED_POINT_BITS)
+    numerator, denominator = value.as_integer_ratio()
+    return (numerator << FIXED_POINT_BITS) // denominator
 
 
 def _minima_are_kept(facts: _Facts) -> Iterable[str]:

@@ -12,7 +12,7 @@ from math import ceil, inf
 
 from optimizer.program.market import Place, pool_key, preference
 from optimizer.program.packing import counting_is_exact
-from optimizer.program.problem import Period, Problem, ProgramCandidate, ProgramOffer
+from optimizer.program.problem import Period, Problem, ProgramCandidate, ProgramOffer, ProgramWorkload
 
 Traits = tuple[str, Place, bool, frozenset[str], frozenset[int], int, bool]
 """Provider, place, spot, eligible workloads, quotas, instances per unit, whether sold by the period."""
@@ -99,9 +99,10 @@ def drop_finer_candidates(problem: Problem) -> Problem:
 
     Exact where the unit and every other replica that the hardware may hold are multiples of m g: what they leave free
     is one too, so r replicas of the fine candidate leave room for ceil(r / m) of the coarse one, which do as much. The
-    number of replicas falls, so no minimum may ask for it; what a lost unit takes along changes, so not with spares.
+    number of replicas falls, but not to none, so no minimum above 1 may be asked for; what a lost unit takes along
+    changes, so not with spares.
     """
-    counted = {one.id for one in problem.workloads if one.minimum_replicas or one.minimum_replicas_by_region}
+    counted = {one.id for one in problem.workloads if _counts_replicas(one)}
     if problem.limits.spare_replicas:
         return problem
     size = {offer.hardware: offer.accelerators_per_unit for offer in problem.offers}
@@ -112,6 +113,11 @@ def drop_finer_candidates(problem: Problem) -> Problem:
             left = left[1:]
         kept += left
     return replace(problem, candidates=sorted(kept, key=lambda one: one.id))
+
+
+def _counts_replicas(workload: ProgramWorkload) -> bool:
+    """Whether fewer, but some, replicas that do as much could break a minimum."""
+    return max(workload.minimum_replicas, *workload.minimum_replicas_by_region.values(), 0) > 1
 
 
 def _has_coarser(ranked: Sequence[ProgramCandidate], unit: int, problem: Problem) -> bool:
@@ -294,7 +300,7 @@ class _HardwareDominance:
         self._known: dict[tuple[str, str], float] = {}
         self._candidates: Mapping[str, list[ProgramCandidate]] = _by_hardware(problem.candidates)
         (first, *others) = problem.workloads
-        self._exchangeable = not others and not first.minimum_replicas and not first.minimum_replicas_by_region
+        self._exchangeable = not others and not _counts_replicas(first)
 
     def units_in_place_of(self, rival: ProgramOffer, offer: ProgramOffer) -> float:
         """j, inf if no number of units does."""
@@ -331,7 +337,7 @@ class _HardwareDominance:
     def _units_for_service(
         mine: Sequence[ProgramCandidate], other: Sequence[ProgramCandidate], size: int, other_size: int
     ) -> float:
-        """Serve with other replicas, for one workload without minima: a unit of k carries at most
+        """Serve with other replicas, for one workload without minima above 1: a unit of k carries at most
 
             sum_c r_c max_b(kappa_cb / kappa'_b)  <=  G max_c max_b (kappa_cb / kappa'_b) / g_c
 
