@@ -72,8 +72,7 @@ def make_request(*offers: Offer, **over: Any) -> Request:
     workload = make_workload(**workload_fields)
     budget = over.pop("budget", None)
     request = Request(
-        workload=workload,
-        architecture=resolve_model(workload.model),
+        workloads=((workload, resolve_model(workload.model)),),
         budget_usd_per_month=None if budget is None else Decimal(str(budget)),
         offers=offers,
         offers_on_file=len(offers),
