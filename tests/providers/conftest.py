@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
-from providers.base import FetchContext, Limits
+from providers.base import Answer, FetchContext, Limits, Provider
 from providers.tally import Tally
 from tests.providers.server import LocalServer, Respond
 from tests.providers.traps import TRAPS
@@ -18,13 +19,23 @@ from tests.providers.traps import TRAPS
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 
+Recorded = Callable[[str], Any]
+Serve = Callable[[Respond], LocalServer]
+ContextFor = Callable[..., FetchContext]
+NewTally = Callable[[str], Tally]
+
 _covered: set[str] = set()
 
 
+class Fetch(Protocol):
+    """Fetches from a local server that answers with the function, with more environment variables if given."""
+
+    def __call__(self, adapter: Provider, respond: Respond, **environment: str) -> Answer: ...
+
+
 @pytest.fixture
-def recorded() -> Callable[[str], Any]:
+def recorded() -> Recorded:
     """Decodes a recorded JSON reply by its path under tests/recordings, as the client does."""
-    from decimal import Decimal
 
     def load(path: str) -> Any:
         return json.loads((RECORDINGS / path).read_text(encoding="utf-8"), parse_float=Decimal)
@@ -33,12 +44,12 @@ def recorded() -> Callable[[str], Any]:
 
 
 @pytest.fixture
-def tally() -> Callable[[str], Tally]:
+def tally() -> NewTally:
     return lambda provider: Tally(provider, NOW)
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Respond], LocalServer]]:
+def serve() -> Iterator[Serve]:
     """Starts a local server that answers with the given function; it stops with the test."""
     with ExitStack() as stack:
         yield lambda respond: stack.enter_context(LocalServer(respond).running())
@@ -75,7 +86,7 @@ def context(waits: Waits, tmp_path: Path) -> FetchContext:
 
 
 @pytest.fixture
-def context_for(context: FetchContext) -> Callable[..., FetchContext]:
+def context_for(context: FetchContext) -> ContextFor:
     """The context that sends one provider's requests to a server, with more environment variables if given."""
 
     def build(provider: str, server: LocalServer, **environment: str) -> FetchContext:
@@ -83,6 +94,14 @@ def context_for(context: FetchContext) -> Callable[..., FetchContext]:
         return replace(context, environment={**context.environment, **mirror, **environment})
 
     return build
+
+
+@pytest.fixture
+def fetch(serve: Serve, context_for: ContextFor) -> Fetch:
+    def ask(adapter: Provider, respond: Respond, **environment: str) -> Answer:
+        return adapter.fetch(context_for(adapter.name, serve(respond), **environment))
+
+    return ask
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,6 +1,7 @@
 """What every provider's answer must satisfy: a test class inherits this and supplies `answer`."""
 
 from decimal import Decimal
+from typing import ClassVar
 
 import pytest
 
@@ -8,17 +9,25 @@ from providers.accelerators import catalogue
 from providers.base import Answer
 from providers.offers import Offer
 from providers.plausibility import implausible
-from tests.providers.conftest import NOW
+from tests.providers.conftest import NOW, Fetch, Recorded
 
 
 class ProviderContract:
     """The invariants of an answer."""
 
     provider: str
+    _answers: ClassVar[dict[type, Answer]] = {}
+
+    def ask(self, fetch: Fetch, recorded: Recorded) -> Answer:
+        """The provider's answer to recorded replies."""
+        raise NotImplementedError("a provider's tests say how it is asked")
 
     @pytest.fixture
-    def answer(self) -> Answer:
-        raise NotImplementedError("a provider's tests supply an answer from recorded replies")
+    def answer(self, fetch: Fetch, recorded: Recorded) -> Answer:
+        """Asked once for all tests of a class."""
+        if type(self) not in self._answers:
+            self._answers[type(self)] = self.ask(fetch, recorded)
+        return self._answers[type(self)]
 
     def test_it_has_offers_of_that_provider_only(self, answer: Answer) -> None:
         assert answer.provider == self.provider

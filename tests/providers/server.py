@@ -40,7 +40,7 @@ class Served:
 
     @staticmethod
     def json(value: object, status: int = 200, **headers: str) -> "Served":
-        text = value if isinstance(value, str) else json.dumps(value)
+        text = value if isinstance(value, str) else json.dumps(value, default=float)
         named = {name.replace("_", "-"): text for name, text in headers.items()}
         return Served(text.encode(), status, {"Content-Type": "application/json", **named})
 

@@ -4,7 +4,7 @@ server."""
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -24,20 +24,14 @@ from providers.aws.market import (
     parse_type_offerings,
 )
 from providers.aws.price_list import add_bulk_file, is_accelerated_line, parse_bulk_lines, parse_products
-from providers.base import Answer, FetchContext, Limits
+from providers.base import Answer, Limits
 from providers.errors import InvalidAnswer, ProviderUnavailable
 from providers.offers import CommitmentKind, PurchaseOption
 from providers.specifications import specifications
 from providers.tally import Tally
 from tests.providers.aws_server import AwsServer, ec2_error, json_error
-from tests.providers.conftest import RECORDINGS
+from tests.providers.conftest import NOW, RECORDINGS, ContextFor, Fetch, NewTally, Recorded, Serve
 from tests.providers.contract import ProviderContract, by_name
-from tests.providers.server import LocalServer, Respond
-
-Recorded = Callable[[str], Any]
-Serve = Callable[[Respond], LocalServer]
-ContextFor = Callable[..., FetchContext]
-NewTally = Callable[[str], Tally]
 
 ON_DEMAND, SPOT = PurchaseOption.ON_DEMAND, PurchaseOption.SPOT
 ONE_YEAR, THREE_YEARS = PurchaseOption.RESERVED_1Y, PurchaseOption.RESERVED_3Y
@@ -96,17 +90,15 @@ def decoded(recorded: Recorded, path: str) -> list[Any]:
 class TestContractWithoutCredentials(ProviderContract):
     provider = "aws"
 
-    @pytest.fixture
-    def answer(self, serve: Serve, context_for: ContextFor) -> Answer:
-        return ADAPTER.fetch(context_for("aws", serve(public_server())))
+    def ask(self, fetch: Fetch, recorded: Recorded) -> Answer:
+        return fetch(ADAPTER, public_server())
 
 
 class TestContractWithAnAccount(ProviderContract):
     provider = "aws"
 
-    @pytest.fixture
-    def answer(self, recorded: Recorded, serve: Serve, context_for: ContextFor) -> Answer:
-        return ADAPTER.fetch(context_for("aws", serve(account_server(recorded)), **KEYS))
+    def ask(self, fetch: Fetch, recorded: Recorded) -> Answer:
+        return fetch(ADAPTER, account_server(recorded), **KEYS)
 
 
 def public_server(**files: str) -> AwsServer:
@@ -324,8 +316,8 @@ def test_regions_and_types_come_from_their_fields_not_from_display_text(machines
 
 
 @pytest.mark.trap("ALL-55")
-def test_every_offer_names_the_list_that_it_comes_from(serve: Serve, context_for: ContextFor) -> None:
-    answer = ADAPTER.fetch(context_for("aws", serve(public_server())))
+def test_every_offer_names_the_list_that_it_comes_from(fetch: Fetch) -> None:
+    answer = fetch(ADAPTER, public_server())
     assert {offer.source for offer in answer.offers} == {
         "AWS bulk price list, AmazonEC2, us-east-1",
         "AWS bulk price list, AmazonEC2, us-west-2",
@@ -431,7 +423,6 @@ def test_the_newest_linux_price_of_each_zone_counts(recorded: Recorded, machines
 
 
 def new_now() -> Any:
-    from tests.providers.conftest import NOW
 
     return NOW
 
@@ -596,10 +587,8 @@ def test_most_lines_of_the_bulk_file_are_passed_over_unparsed() -> None:
     assert not is_accelerated_line(bulk_line(base | {"Operating System": "Windows"}))
 
 
-def test_without_credentials_regions_without_a_file_and_the_choice_are_told(
-    serve: Serve, context_for: ContextFor
-) -> None:
-    answer = ADAPTER.fetch(context_for("aws", serve(public_server())))
+def test_without_credentials_regions_without_a_file_and_the_choice_are_told(fetch: Fetch) -> None:
+    answer = fetch(ADAPTER, public_server())
     assert "the public price list has no file for us-east-2" in answer.notes
     assert any("COSTOPT_AWS_REGIONS=all" in note for note in answer.notes)
     on_demand_offers = [offer for offer in answer.offers if offer.purchase_option is ON_DEMAND]
@@ -611,25 +600,23 @@ def test_without_credentials_regions_without_a_file_and_the_choice_are_told(
 
 
 @pytest.mark.trap("AWS-18")
-def test_the_feeds_price_by_region_does_not_replace_prices_by_zone(serve: Serve, context_for: ContextFor) -> None:
-    answer = ADAPTER.fetch(context_for("aws", serve(public_server())))
+def test_the_feeds_price_by_region_does_not_replace_prices_by_zone(fetch: Fetch) -> None:
+    answer = fetch(ADAPTER, public_server())
     key = next(offer.key for offer in answer.offers if offer.purchase_option is SPOT)
     assert answer.supersedes(key)
     assert not answer.supersedes(replace(key, zone="usw2-az1"))
 
 
 @pytest.mark.parametrize(("named", "read"), [("all", {"us-east-1", "us-west-2"}), ("us-west-2", {"us-west-2"})])
-def test_the_variable_names_the_regions_to_read(
-    serve: Serve, context_for: ContextFor, named: str, read: set[str]
-) -> None:
-    answer = ADAPTER.fetch(context_for("aws", serve(public_server()), COSTOPT_AWS_REGIONS=named))
+def test_the_variable_names_the_regions_to_read(named: str, read: set[str], fetch: Fetch) -> None:
+    answer = fetch(ADAPTER, public_server(), COSTOPT_AWS_REGIONS=named)
     assert {offer.region for offer in answer.offers if offer.purchase_option is ON_DEMAND} == read
     assert not any("COSTOPT_AWS_REGIONS" in note for note in answer.notes)
 
 
-def test_a_region_that_fails_is_a_note_and_the_others_land(serve: Serve, context_for: ContextFor) -> None:
+def test_a_region_that_fails_is_a_note_and_the_others_land(fetch: Fetch) -> None:
     html = public_server(**{f"{BULK}/us-west-2/index.csv": "<html>"})
-    answer = ADAPTER.fetch(context_for("aws", serve(html), COSTOPT_AWS_REGIONS="all"))
+    answer = fetch(ADAPTER, html, COSTOPT_AWS_REGIONS="all")
     assert any(note.startswith("the price list of us-west-2 could not be read") for note in answer.notes)
     assert {offer.region for offer in answer.offers if offer.purchase_option is ON_DEMAND} == {"us-east-1"}
     assert not any(part.includes(answer.offers[0].key) for part in answer.coverage if part.regions == {"us-west-2"})
@@ -641,10 +628,10 @@ def test_when_no_region_can_be_read_the_failure_is_raised(serve: Serve, context_
         ADAPTER.fetch(context_for("aws", server))
 
 
-def test_without_a_spot_feed_earlier_spot_prices_stay(serve: Serve, context_for: ContextFor) -> None:
+def test_without_a_spot_feed_earlier_spot_prices_stay(fetch: Fetch) -> None:
     server = public_server()
     del server.files["/spot.json"], server.files["/spot-advisor-data.json"]
-    answer = ADAPTER.fetch(context_for("aws", serve(server)))
+    answer = fetch(ADAPTER, server)
     assert SPOT not in answer.covered
     assert {"spot feed", "spot advisor"} <= {
         word for word in ("spot feed", "spot advisor") for n in answer.notes if word in n
@@ -659,8 +646,8 @@ def test_an_index_that_leads_elsewhere_is_not_followed(serve: Serve, context_for
 
 
 @pytest.fixture
-def of_account(recorded: Recorded, serve: Serve, context_for: ContextFor) -> Answer:
-    return ADAPTER.fetch(context_for("aws", serve(account_server(recorded)), **KEYS))
+def of_account(recorded: Recorded, fetch: Fetch) -> Answer:
+    return fetch(ADAPTER, account_server(recorded), **KEYS)
 
 
 def test_with_an_account_boto3_brings_every_purchase_option(of_account: Answer) -> None:
@@ -694,11 +681,9 @@ def test_the_price_list_is_asked_with_all_filters_for_the_region_and_its_local_z
     }
 
 
-def test_a_type_that_no_zone_offers_is_priced_but_not_sold(
-    recorded: Recorded, serve: Serve, context_for: ContextFor
-) -> None:
+def test_a_type_that_no_zone_offers_is_priced_but_not_sold(recorded: Recorded, fetch: Fetch) -> None:
     server = account_server(recorded, DescribeInstanceTypeOfferings={"InstanceTypeOfferings": []})
-    answer = ADAPTER.fetch(context_for("aws", serve(server), **KEYS))
+    answer = fetch(ADAPTER, server, **KEYS)
     assert ON_DEMAND not in {offer.purchase_option for offer in answer.offers}
     assert answer.rejections["priced in a region that does not offer it"] > 0
 
@@ -711,9 +696,9 @@ def test_a_type_that_no_zone_offers_is_priced_but_not_sold(
     ],
 )
 def test_a_part_that_the_account_may_not_read_is_a_note_and_not_spoken_for(
-    recorded: Recorded, serve: Serve, context_for: ContextFor, operation: str, reply: Any, option: PurchaseOption
+    recorded: Recorded, operation: str, reply: Any, option: PurchaseOption, fetch: Fetch
 ) -> None:
-    answer = ADAPTER.fetch(context_for("aws", serve(account_server(recorded, **{operation: reply})), **KEYS))
+    answer = fetch(ADAPTER, account_server(recorded, **{operation: reply}), **KEYS)
     assert option not in answer.covered
     assert ON_DEMAND in answer.covered
     assert "could not be read" in answer.notes[0]
@@ -728,25 +713,23 @@ def test_a_part_that_the_account_may_not_read_is_a_note_and_not_spoken_for(
     ],
 )
 def test_an_account_that_may_not_read_prices_leaves_the_public_lists(
-    recorded: Recorded, serve: Serve, context_for: ContextFor, operation: str, reply: Any
+    recorded: Recorded, operation: str, reply: Any, fetch: Fetch
 ) -> None:
     server = account_server(recorded, **{operation: reply})
     server.files = public_server().files
-    answer = ADAPTER.fetch(context_for("aws", serve(server), **KEYS))
+    answer = fetch(ADAPTER, server, **KEYS)
     assert "the public lists were read instead" in answer.notes[0]
     assert by_name(answer, "p5.48xlarge", purchase_option=ON_DEMAND, region="us-east-1")
     assert "a-secret-key" not in " ".join(answer.notes)
 
 
-def test_a_profile_that_does_not_exist_leaves_the_public_lists(serve: Serve, context_for: ContextFor) -> None:
-    answer = ADAPTER.fetch(context_for("aws", serve(public_server()), AWS_PROFILE="no-such-profile"))
+def test_a_profile_that_does_not_exist_leaves_the_public_lists(fetch: Fetch) -> None:
+    answer = fetch(ADAPTER, public_server(), AWS_PROFILE="no-such-profile")
     assert "ProfileNotFound" in answer.notes[0]
     assert answer.offers
 
 
-def test_a_region_of_the_account_that_fails_is_a_note(
-    recorded: Recorded, serve: Serve, context_for: ContextFor
-) -> None:
+def test_a_region_of_the_account_that_fails_is_a_note(recorded: Recorded, fetch: Fetch) -> None:
     both = {"Regions": [{"RegionName": "us-east-1"}, {"RegionName": "eu-west-1"}]}
     calls = iter([recorded("aws/ec2_describe_instance_types.json") | {"NextToken": ""}])
 
@@ -754,12 +737,14 @@ def test_a_region_of_the_account_that_fails_is_a_note(
         return ec2_error("InternalError", 400) if (found := next(calls, None)) is None else found
 
     server = account_server(recorded, DescribeRegions=both, DescribeInstanceTypes=types)
-    answer = ADAPTER.fetch(context_for("aws", serve(server), **KEYS))
+    answer = fetch(ADAPTER, server, **KEYS)
     assert {offer.region for offer in answer.offers} <= {"eu-west-1", "us-east-1", "us-east-2"}
     assert any("could not be read" in note for note in answer.notes)
 
 
-def test_pages_of_boto3_are_followed_and_bounded(recorded: Recorded, serve: Serve, context_for: ContextFor) -> None:
+def test_pages_of_boto3_are_followed_and_bounded(
+    recorded: Recorded, serve: Serve, context_for: ContextFor, fetch: Fetch
+) -> None:
     rows = recorded("aws/ec2_describe_instance_types.json")["InstanceTypes"]
     count = iter(range(10_000))
 
@@ -770,7 +755,7 @@ def test_pages_of_boto3_are_followed_and_bounded(recorded: Recorded, serve: Serv
     def endless(_: Mapping[str, str]) -> Any:
         return {"InstanceTypes": rows, "NextToken": f"page{next(count)}"}
 
-    answer = ADAPTER.fetch(context_for("aws", serve(account_server(recorded, DescribeInstanceTypes=two_pages)), **KEYS))
+    answer = fetch(ADAPTER, account_server(recorded, DescribeInstanceTypes=two_pages), **KEYS)
     assert answer.instance_types_seen >= 2
     server = serve(account_server(recorded, DescribeInstanceTypes=endless))
     context = replace(context_for("aws", server, **KEYS), limits=Limits(pages=10))

@@ -1,6 +1,6 @@
 """Azure's adapter: the parsers on recorded replies, and the fetch with the SDK's own client, on a local server."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -13,14 +13,9 @@ from providers.base import Answer, FetchContext, Limits
 from providers.errors import InvalidAnswer, ProviderUnavailable
 from providers.offers import CommitmentKind, PurchaseOption
 from providers.tally import Tally
-from tests.providers.conftest import NOW
+from tests.providers.conftest import NOW, ContextFor, Fetch, NewTally, Recorded, Serve
 from tests.providers.contract import ProviderContract, by_name
-from tests.providers.server import Asked, LocalServer, Respond, Script, Served
-
-Recorded = Callable[[str], Any]
-Serve = Callable[[Respond], LocalServer]
-ContextFor = Callable[..., FetchContext]
-NewTally = Callable[[str], Tally]
+from tests.providers.server import Asked, Script, Served
 
 PAGE = "azure/retail_prices_page1.json"
 TRAPS = "azure/retail_prices_traps.json"
@@ -64,7 +59,7 @@ class AzureServer:
     def __call__(self, asked: Asked) -> Served:
         if asked.path == "/api/retail/prices":
             kind = "Reservation" if "'Reservation'" in (asked.param("$filter") or "") else "Consumption"
-            return Served.json(_text(self.pages[kind]))
+            return Served.json(self.pages[kind])
         if asked.path.endswith("/oauth2/v2.0/token"):
             return Served.json({"token_type": "Bearer", "expires_in": 3600, "access_token": "a-token"})
         if "openid-configuration" in asked.path:
@@ -73,13 +68,7 @@ class AzureServer:
             return Served.json({**ends, "issuer": f"{here}/v2.0"})
         if "discovery/instance" in asked.path:
             return Served.json({"tenant_discovery_endpoint": "https://login.microsoftonline.com/x", "metadata": []})
-        return Served.json(_text(self.skus)) if self.skus is not None else Served.json({}, status=403)
-
-
-def _text(value: Any) -> str:
-    import json
-
-    return json.dumps(value, default=float)
+        return Served.json(self.skus) if self.skus is not None else Served.json({}, status=403)
 
 
 @pytest.fixture
@@ -91,9 +80,9 @@ def page(recorded: Recorded) -> Any:
 class TestContract(ProviderContract):
     provider = "azure"
 
-    @pytest.fixture
-    def answer(self, page: Any, recorded: Recorded, serve: Serve, context_for: ContextFor) -> Answer:
-        return ADAPTER.fetch(context_for("azure", serve(AzureServer(page, recorded(LAST)))))
+    def ask(self, fetch: Fetch, recorded: Recorded) -> Answer:
+        page = recorded(PAGE) | {"NextPageLink": None}
+        return fetch(ADAPTER, AzureServer(page, recorded(LAST)))
 
 
 @pytest.mark.trap("AZURE-42")
@@ -307,9 +296,9 @@ def test_with_a_sign_in_the_sdk_lists_the_sizes_of_the_subscription(
 
 
 def test_sizes_that_cannot_be_listed_are_a_note_and_the_prices_stay(
-    page: Any, recorded: Recorded, serve: Serve, context_for: ContextFor
+    page: Any, recorded: Recorded, fetch: Fetch
 ) -> None:
-    answer = ADAPTER.fetch(context_for("azure", serve(AzureServer(page, recorded(LAST))), **SIGN_IN))
+    answer = fetch(ADAPTER, AzureServer(page, recorded(LAST)), **SIGN_IN)
     assert answer.offers
     assert "could not be listed" in answer.notes[0]
     assert "a-client-secret" not in answer.notes[0]
@@ -331,9 +320,9 @@ def test_the_filter_asks_for_accelerators_and_the_currency_is_a_parameter(
 
 
 @pytest.mark.trap("AZURE-52")
-def test_a_reply_with_nothing_is_no_answer(recorded: Recorded, serve: Serve, context_for: ContextFor) -> None:
+def test_a_reply_with_nothing_is_no_answer(recorded: Recorded, fetch: Fetch) -> None:
     with pytest.raises(InvalidAnswer, match="no accelerator instance type"):
-        ADAPTER.fetch(context_for("azure", serve(AzureServer(recorded(LAST), recorded(LAST)))))
+        fetch(ADAPTER, AzureServer(recorded(LAST), recorded(LAST)))
 
 
 def test_pages_are_followed_by_their_start_with_the_same_filter(
@@ -341,7 +330,7 @@ def test_pages_are_followed_by_their_start_with_the_same_filter(
 ) -> None:
     first = recorded(PAGE)
     second = {"Items": [item(armRegionName="westus2")], "NextPageLink": ""}
-    server = serve(Script(*[Served.json(_text(reply)) for reply in (first, second, recorded(LAST))]))
+    server = serve(Script(*[Served.json(reply) for reply in (first, second, recorded(LAST))]))
     answer = ADAPTER.fetch(context_for("azure", server))
     assert "westus2" in {offer.region for offer in answer.offers}
     assert [asked.param("$skip") for asked in server.asked] == [None, "1000", None]
@@ -350,13 +339,13 @@ def test_pages_are_followed_by_their_start_with_the_same_filter(
 
 def test_a_start_past_the_end_ends_the_list(recorded: Recorded, serve: Serve, context_for: ContextFor) -> None:
     past_the_end = Served.json({"Error": {"Code": "BadRequest"}}, status=400)
-    server = serve(Script(Served.json(_text(recorded(PAGE))), past_the_end, Served.json(_text(recorded(LAST)))))
+    server = serve(Script(Served.json(recorded(PAGE)), past_the_end, Served.json(recorded(LAST))))
     assert ADAPTER.fetch(context_for("azure", server)).offers
 
 
-def test_a_first_page_that_is_refused_is_a_failure(serve: Serve, context_for: ContextFor) -> None:
+def test_a_first_page_that_is_refused_is_a_failure(fetch: Fetch) -> None:
     with pytest.raises(ProviderUnavailable, match="HTTP status 400"):
-        ADAPTER.fetch(context_for("azure", serve(Script(Served.json({}, status=400)))))
+        fetch(ADAPTER, Script(Served.json({}, status=400)))
 
 
 def test_paging_without_end_is_refused(page: Any, serve: Serve, context_for: ContextFor) -> None:
@@ -364,7 +353,7 @@ def test_paging_without_end_is_refused(page: Any, serve: Serve, context_for: Con
 
     def endless(asked: Asked) -> Served:
         link = f"https://prices.azure.com:443/api/retail/prices?$skip={next(count)}"
-        return Served.json(_text(page | {"NextPageLink": link}))
+        return Served.json(page | {"NextPageLink": link})
 
     context = replace(context_for("azure", serve(endless)), limits=Limits(pages=20))
     with pytest.raises(InvalidAnswer, match="paging does not end: more than 20 pages"):
@@ -374,7 +363,7 @@ def test_paging_without_end_is_refused(page: Any, serve: Serve, context_for: Con
 def test_a_page_that_names_itself_as_the_next_is_refused(
     recorded: Recorded, serve: Serve, context_for: ContextFor
 ) -> None:
-    server = serve(Script(Served.json(_text(recorded(PAGE)))))
+    server = serve(Script(Served.json(recorded(PAGE))))
     with pytest.raises(InvalidAnswer, match="the same page is named twice"):
         ADAPTER.fetch(context_for("azure", server))
     assert len(server.asked) == 2

@@ -1,7 +1,6 @@
 """Google's adapter: SKUs, machine types and their join on recorded replies, and the fetch on a local server."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -17,14 +16,9 @@ from providers.gcp.machines import Machine, parse_machines, shipped_machines
 from providers.gcp.rates import Part, Rates, classify, parse_skus
 from providers.offers import CommitmentKind, PurchaseOption
 from providers.tally import Tally
-from tests.providers.conftest import NOW
+from tests.providers.conftest import NOW, ContextFor, Fetch, NewTally, Recorded, Serve
 from tests.providers.contract import ProviderContract, by_name
-from tests.providers.server import Asked, LocalServer, Respond, Script, Served
-
-Recorded = Callable[[str], Any]
-Serve = Callable[[Respond], LocalServer]
-ContextFor = Callable[..., FetchContext]
-NewTally = Callable[[str], Tally]
+from tests.providers.server import Asked, Script, Served
 
 ON_DEMAND, SPOT = PurchaseOption.ON_DEMAND, PurchaseOption.SPOT
 SKUS = "gcp/cloud_billing_skus.json"
@@ -95,7 +89,7 @@ class GoogleServer:
         reply = self.replies[asked.path.rpartition("/")[2]]
         if reply is None:
             return Served.json({"error": {"code": 403, "message": "no permission"}}, status=403)
-        return Served.json(json.dumps(_last(reply), default=float))
+        return Served.json(_last(reply))
 
 
 def _last(reply: Any) -> Any:
@@ -111,18 +105,16 @@ def signed_in(_: Any) -> SignIn:
 class TestContractWithMachineTypes(ProviderContract):
     provider = "gcp"
 
-    @pytest.fixture
-    def answer(self, recorded: Recorded, serve: Serve, context_for: ContextFor) -> Answer:
-        server = serve(GoogleServer(recorded(SKUS), recorded(MACHINES), recorded(CARDS)))
-        return Gcp(sign_in=signed_in).fetch(context_for("gcp", server))
+    def ask(self, fetch: Fetch, recorded: Recorded) -> Answer:
+        server = GoogleServer(recorded(SKUS), recorded(MACHINES), recorded(CARDS))
+        return fetch(Gcp(sign_in=signed_in), server)
 
 
 class TestContractWithAKeyAlone(ProviderContract):
     provider = "gcp"
 
-    @pytest.fixture
-    def answer(self, recorded: Recorded, serve: Serve, context_for: ContextFor) -> Answer:
-        return ADAPTER.fetch(context_for("gcp", serve(GoogleServer(recorded(SKUS))), GCP_API_KEY="a-secret-key"))
+    def ask(self, fetch: Fetch, recorded: Recorded) -> Answer:
+        return fetch(ADAPTER, GoogleServer(recorded(SKUS)), GCP_API_KEY="a-secret-key")
 
 
 @pytest.mark.trap("GCP-24", "GCP-37")
@@ -498,7 +490,7 @@ def test_what_the_shipped_shapes_do_not_have_is_not_said_to_be_gone(
 def test_pages_of_the_catalogue_are_followed(recorded: Recorded, serve: Serve, context_for: ContextFor) -> None:
     first = {"skus": recorded(SKUS)["skus"][:2], "nextPageToken": "next"}
     second = {"skus": recorded(SKUS)["skus"][2:], "nextPageToken": ""}
-    server = serve(Script(*[Served.json(json.dumps(page, default=float)) for page in (first, second)]))
+    server = serve(Script(*[Served.json(page) for page in (first, second)]))
     answer = ADAPTER.fetch(context_for("gcp", server, GCP_API_KEY="a-secret-key"))
     assert [asked.param("pageToken") for asked in server.asked] == [None, "next"]
     assert by_name(answer, "a2-highgpu-1g", region="us-central1").usd_per_hour == Decimal("3.673385")
@@ -517,10 +509,8 @@ def test_signed_in_googles_own_client_lists_the_machine_types(
     assert by_name(answer, "a2-highgpu-1g").notes == "sold in us-central1-a"
 
 
-def test_machine_types_that_may_not_be_listed_are_a_note(
-    recorded: Recorded, serve: Serve, context_for: ContextFor
-) -> None:
-    answer = Gcp(sign_in=signed_in).fetch(context_for("gcp", serve(GoogleServer(recorded(SKUS)))))
+def test_machine_types_that_may_not_be_listed_are_a_note(recorded: Recorded, fetch: Fetch) -> None:
+    answer = fetch(Gcp(sign_in=signed_in), GoogleServer(recorded(SKUS)))
     assert answer.offers
     assert "machine types could not be listed" in answer.notes[0]
 

@@ -11,13 +11,9 @@ from providers.errors import CredentialsRefused, InvalidAnswer, MissingCredentia
 from providers.lambda_cloud import ADAPTER, parse_instance_types
 from providers.offers import PurchaseOption, Trait
 from providers.tally import Tally
-from tests.providers.conftest import Waits
+from tests.providers.conftest import ContextFor, Fetch, Recorded, Serve, Waits
 from tests.providers.contract import ProviderContract, by_name
-from tests.providers.server import LocalServer, Respond, Script, Served
-
-Recorded = Callable[[str], Any]
-Serve = Callable[[Respond], LocalServer]
-ContextFor = Callable[..., FetchContext]
+from tests.providers.server import Script, Served
 
 
 def parsed(tally: Tally, data: Any) -> Answer:
@@ -39,10 +35,9 @@ def entry(**over: Any) -> dict[str, Any]:
 class TestContract(ProviderContract):
     provider = "lambda"
 
-    @pytest.fixture
-    def answer(self, recorded: Recorded, serve: Serve, context_for: ContextFor) -> Answer:
-        server = serve(Script(Served.json(recorded("lambda/instance-types.200.json"))))
-        return ADAPTER.fetch(context_for("lambda", server, LAMBDA_API_KEY="a-secret-key"))
+    def ask(self, fetch: Fetch, recorded: Recorded) -> Answer:
+        reply = Served.json(recorded("lambda/instance-types.200.json"))
+        return fetch(ADAPTER, Script(reply), LAMBDA_API_KEY="a-secret-key")
 
 
 @pytest.fixture

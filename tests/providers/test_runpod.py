@@ -1,6 +1,5 @@
 """RunPod's adapter: both parsers on recorded replies, and the fetch with its fallback through a local server."""
 
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -11,13 +10,9 @@ from providers.errors import CredentialsRefused, InvalidAnswer, MissingCredentia
 from providers.offers import PurchaseOption, Trait
 from providers.runpod import ADAPTER, SOURCE_GRAPHQL, parse_catalogue, parse_gpu_types
 from providers.tally import Tally
+from tests.providers.conftest import RECORDINGS, ContextFor, Fetch, NewTally, Recorded, Serve
 from tests.providers.contract import ProviderContract, by_name
-from tests.providers.server import Asked, LocalServer, Respond, Script, Served
-
-Recorded = Callable[[str], Any]
-Serve = Callable[[Respond], LocalServer]
-ContextFor = Callable[..., FetchContext]
-NewTally = Callable[[str], Tally]
+from tests.providers.server import Asked, Script, Served
 
 CATALOGUE = "runpod/v2.catalog.gpus.availability.200.json"
 EDGE = "runpod/v2.catalog.gpus.edge-synthetic.200.json"
@@ -51,25 +46,21 @@ def graphql_gpu(**over: Any) -> dict[str, Any]:
 class TestContract(ProviderContract):
     provider = "runpod"
 
-    @pytest.fixture
-    def answer(self, recorded: Recorded, serve: Serve, context_for: ContextFor) -> Answer:
-        server = serve(Script(Served.json(recorded_text(CATALOGUE))))
-        return ADAPTER.fetch(context_for("runpod", server, RUNPOD_API_KEY="a-secret-key"))
+    def ask(self, fetch: Fetch, recorded: Recorded) -> Answer:
+        return fetch(ADAPTER, Script(Served.json(recorded(CATALOGUE))), RUNPOD_API_KEY="a-secret-key")
 
 
 class TestContractThroughGraphQL(ProviderContract):
     provider = "runpod"
 
-    @pytest.fixture
-    def answer(self, serve: Serve, context_for: ContextFor) -> Answer:
+    def ask(self, fetch: Fetch, recorded: Recorded) -> Answer:
         def respond(asked: Asked) -> Served:
-            return Served.json(recorded_text(GRAPHQL)) if asked.path == "/graphql" else Served.json({}, status=410)
+            return Served.json(recorded(GRAPHQL)) if asked.path == "/graphql" else Served.json({}, status=410)
 
-        return ADAPTER.fetch(context_for("runpod", serve(respond), RUNPOD_API_KEY="a-secret-key"))
+        return fetch(ADAPTER, respond, RUNPOD_API_KEY="a-secret-key")
 
 
 def recorded_text(path: str) -> str:
-    from tests.providers.conftest import RECORDINGS
 
     return (RECORDINGS / path).read_text(encoding="utf-8")
 
@@ -241,11 +232,11 @@ def test_each_cloud_and_width_is_asked_of_the_current_api(serve: Serve, context_
         Served.json({"gpus": "none"}),
     ],
 )
-def test_graphql_is_the_fallback_and_the_answer_says_so(serve: Serve, context_for: ContextFor, v2: Served) -> None:
+def test_graphql_is_the_fallback_and_the_answer_says_so(v2: Served, fetch: Fetch) -> None:
     def respond(asked: Asked) -> Served:
         return Served.json({"data": {"gpuTypes": [graphql_gpu()]}}) if asked.path == "/graphql" else v2
 
-    answer = ADAPTER.fetch(context_for("runpod", serve(respond), RUNPOD_API_KEY="a-secret-key"))
+    answer = fetch(ADAPTER, respond, RUNPOD_API_KEY="a-secret-key")
     assert answer.sources == (SOURCE_GRAPHQL,)
     assert "GraphQL was asked instead" in answer.notes[0]
     assert by_name(answer, "8x_NVIDIA_L4_SECURE").usd_per_hour == Decimal("3.12")
