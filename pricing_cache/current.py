@@ -9,6 +9,8 @@ made anew. With PostgreSQL the same stamp is asked of the server.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from time import time as clock
 from typing import TYPE_CHECKING, Any, Final
 
 from pricing_cache.compiled import OfferBook, read_offers, write_offers
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pricing_cache.observations import CacheState
 
 ORIGIN: Final = "price cache"
+_LONGEST_WRITE_S: Final = 3600.0
 _SHIPPED: Final = f"{SNAPSHOT_ORIGIN}: "
 WARNINGS: Final = "warnings"
 """Key of an offer book's header: lines that its reader should see."""
@@ -56,6 +59,7 @@ def rebuild(location: CacheLocation) -> OfferBook:
     try:
         location.compiled.parent.mkdir(parents=True, exist_ok=True)
         write_offers(location.compiled, book.offers, book.header)
+        _sweep(location.compiled)
     except OSError as error:
         reason = f"{location.compiled} cannot be written ({error.strerror or error}): every command reads the database"
         return _with_warnings(book, (reason,))
@@ -134,6 +138,13 @@ def _compiled(location: CacheLocation) -> OfferBook | None:
         return read_offers(location.compiled, ORIGIN)
     except CacheError:
         return None
+
+
+def _sweep(compiled: Path) -> None:
+    """Removes what killed processes left half written."""
+    for left_over in compiled.parent.glob(f"{compiled.name}*.tmp"):
+        if clock() - left_over.stat().st_mtime > _LONGEST_WRITE_S:
+            left_over.unlink(missing_ok=True)
 
 
 def _agrees(book: OfferBook, stamp: Stamp) -> bool:

@@ -280,8 +280,8 @@ def _coverage_row(run_id: int, part: Coverage) -> dict[str, Any]:
         "run_id": run_id,
         "purchase_option": part.purchase_option.value,
         "commitment_kind": part.commitment_kind.value if part.commitment_kind else None,
-        "regions": None if part.regions is None else sorted(part.regions),
-        "instance_types": None if part.instance_types is None else sorted(part.instance_types),
+        "regions": part.regions,
+        "instance_types": part.instance_types,
     }
 
 
@@ -361,24 +361,20 @@ def _offer(key: OfferKey, kind: InstanceType, row: RowMapping) -> Offer:
 
 def _coverage(connection: Connection, provider: str | None, last: int) -> dict[str, tuple[Coverage, ...]]:
     """What the stored runs of each provider spoke for, each part once."""
-    query = select(COVERAGE, RUNS.c.provider).join(RUNS, RUNS.c.id == COVERAGE.c.run_id).where(RUNS.c.id <= last)
+    part = (COVERAGE.c.purchase_option, COVERAGE.c.commitment_kind, COVERAGE.c.regions, COVERAGE.c.instance_types)
+    query = select(RUNS.c.provider, *part).join(RUNS, RUNS.c.id == COVERAGE.c.run_id).where(RUNS.c.id <= last)
     if provider is not None:
         query = query.where(RUNS.c.provider == provider)
-    parts: dict[str, dict[Coverage, None]] = {}
-    for row in connection.execute(query.order_by(RUNS.c.id)).mappings():
-        kind = row["commitment_kind"]
-        part = Coverage(
-            purchase_option=PurchaseOption(row["purchase_option"]),
+    parts: dict[str, list[Coverage]] = {}
+    for seller, option, kind, regions, types in connection.execute(query.distinct()):
+        found = Coverage(
+            purchase_option=PurchaseOption(option),
             commitment_kind=CommitmentKind(kind) if kind else None,
-            regions=_frozen(row["regions"]),
-            instance_types=_frozen(row["instance_types"]),
+            regions=regions,
+            instance_types=types,
         )
-        parts.setdefault(row["provider"], {})[part] = None
+        parts.setdefault(seller, []).append(found)
     return {seller: tuple(found) for seller, found in parts.items()}
-
-
-def _frozen(values: Iterable[str] | None) -> frozenset[str] | None:
-    return None if values is None else frozenset(values)
 
 
 def _run(row: RowMapping) -> Run:

@@ -56,6 +56,19 @@ class _Money(TypeDecorator[Decimal]):
         return None if value is None else Decimal(value)
 
 
+class _Names(TypeDecorator[frozenset[str]]):
+    """A set of ids as text, so that equal sets are equal to the database; NULL stays None."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: frozenset[str] | None, dialect: Dialect) -> str | None:
+        return None if value is None else "\n".join(sorted(value))
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> frozenset[str] | None:
+        return None if value is None else frozenset(value.split("\n")) - {""}
+
+
 class _Instant(TypeDecorator[datetime]):
     """An aware datetime, kept in UTC; SQLite forgets the zone, so it is put back."""
 
@@ -106,8 +119,8 @@ COVERAGE: Final = Table(
     Column("run_id", ForeignKey("costopt_runs.id"), nullable=False, index=True),
     Column("purchase_option", String, nullable=False),
     Column("commitment_kind", String),
-    Column("regions", JSON(none_as_null=True)),
-    Column("instance_types", JSON(none_as_null=True)),
+    Column("regions", _Names),
+    Column("instance_types", _Names),
 )
 """What a stored run spoke for; NULL means every one."""
 

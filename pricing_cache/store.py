@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, Operationa
 from pricing_cache.location import CacheLocation
 from pricing_cache.schema import CACHE, WrongDatabase, bring_up_to_date
 from pricing_cache.stamp import BUSY_TIMEOUT_S, CONNECT_TIMEOUT_S, SCHEMA_VERSION, immutable_uri, read_stamp, unusable
+from providers.errors import CacheError
 
 LONGEST_WAIT_S: Final = 120.0
 """How long a writer queues behind others; each holds the lock for the rows of one run, which takes seconds."""
@@ -77,6 +78,9 @@ class Store:
         except IntegrityError:
             raise
         except DBAPIError as error:
+            if _is_locked(error):
+                wait = f"another process has been writing to it for more than {LONGEST_WAIT_S:.0f} s"
+                raise CacheError(f"price cache {self._location}: {wait}; try again when it is done") from error
             raise unusable(self._location, str(error.orig).strip()) from error
         except WrongDatabase as error:
             raise unusable(self._location, error) from error
@@ -187,4 +191,5 @@ def _postgresql_engine(location: CacheLocation) -> Engine:
 
 
 def _is_locked(error: BaseException) -> bool:
-    return "locked" in str(error)
+    """SQLite's `database is locked`, PostgreSQL's `canceling statement due to lock timeout`."""
+    return "locked" in str(error) or "lock timeout" in str(error)

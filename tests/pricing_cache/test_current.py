@@ -1,5 +1,6 @@
 """The offers in use: cache over snapshot, and a compiled file that can never disagree with the database."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -151,6 +152,19 @@ def test_a_damaged_compiled_file_is_made_again(location: CacheLocation) -> None:
         location.compiled.write_text(damaged, encoding="utf-8")
         assert prices(load_current(location)) == [Decimal("23.92")]
         assert location.compiled.read_text(encoding="utf-8") == whole
+
+
+def test_what_a_killed_process_left_half_written_is_swept_up_and_a_running_ones_file_is_not(
+    sqlite_location: CacheLocation,
+) -> None:
+    keep(sqlite_location, make_offer())
+    compiled = sqlite_location.compiled
+    old, fresh = (compiled.with_name(f"{compiled.name}{name}.tmp") for name in ("old", "fresh"))
+    for left_over in (old, fresh):
+        left_over.write_text("half")
+    os.utime(old, (0, 0))
+    rebuild(sqlite_location)
+    assert (old.exists(), fresh.exists()) == (False, True)
 
 
 def test_a_new_release_with_another_snapshot_is_noticed(

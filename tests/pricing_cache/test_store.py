@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, func, insert, inspect, select, text, update
 
+from pricing_cache import store as store_module
 from pricing_cache.location import CacheLocation, locate
 from pricing_cache.observations import Outcome, Run, append_run, read_runs, read_state
 from pricing_cache.refresh import Changes, keep_answer
@@ -142,6 +143,17 @@ def test_writers_queue_and_none_is_lost(location: CacheLocation) -> None:
     stamp = read_stamp(location)
     assert stamp is not None
     assert stamp.generation == 20
+
+
+def test_a_writer_that_waits_in_vain_says_that_another_process_writes(
+    location: CacheLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "LONGEST_WAIT_S", 0.05)
+    monkeypatch.setattr(store_module, "BUSY_TIMEOUT_S", 0.05)
+    with open_store(location) as first, open_store(location) as second, first.writing():
+        message = "another process has been writing to it for more than 0 s; try again"
+        with pytest.raises(CacheError, match=message), second.writing():
+            raise AssertionError("two writers at once")
 
 
 def test_the_stamp_is_the_last_run_that_changed_prices(location: CacheLocation) -> None:
