@@ -94,6 +94,33 @@ _ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     | {"nvfp4": "fp4", "e4m3": "fp8", "q4": "q4_0", "q8": "q8_0", "fp8-block": "fp8_block", "q4_k": "q4_k_m"}
 )
 
+
+@dataclass(frozen=True, slots=True)
+class _Spelling:
+    """Words for a format: one of `sizes`, any of `schemes`, and where given one of `needs`."""
+
+    format: str
+    sizes: frozenset[str]
+    schemes: frozenset[str]
+    needs: frozenset[str] = frozenset()
+
+
+_BNB: Final = frozenset({"bnb", "bitsandbytes"})
+_SPELLINGS: Final = (
+    _Spelling("nf4", frozenset({"nf4", "int4", "4bit"}), _BNB | {"dq"}, _BNB | {"nf4"}),
+    _Spelling("int4", frozenset({"int4", "4bit", "w4a16"}), frozenset({"gptq", "awq", "autoround", "marlin", "g128"})),
+    _Spelling(
+        "int8_gptq",
+        frozenset({"int8", "8bit", "w8a16"}),
+        frozenset({"gptq", "awq", "marlin", "g128"}),
+        frozenset({"gptq", "awq", "w8a16"}),
+    ),
+    _Spelling("int8", frozenset({"int8", "8bit", "w8a8", "llm.int8"}), _BNB),
+    _Spelling("fp8", frozenset({"fp8", "float8"}), frozenset({"dynamic", "e4m3", "e4m3fn", "w8a8"})),
+    _Spelling("fp4", frozenset({"nvfp4", "fp4"}), frozenset({"w4a4"})),
+)
+"""Words of checkpoints' names. Groups other than 128 take other bits, so that `g64` is not known."""
+
 _KV_BYTES: Final[Mapping[str, float]] = MappingProxyType(
     {"fp32": 4.0, "f32": 4.0, "fp16": 2.0, "bf16": 2.0, "f16": 2.0, "16-bit": 2.0, "fp8": 1.0, "int8": 1.0}
     | {"fp8_e4m3": 1.0, "fp8_e5m2": 1.0}
@@ -110,11 +137,27 @@ def weight_format(name: str) -> WeightFormat:
     key = _ALIASES.get(key, key)
     if key in FORMATS:
         return FORMATS[key]
+    spelled = _spelled(key)
+    if spelled is not None:
+        return FORMATS[spelled]
     exl2 = _EXL2.fullmatch(key)
     if exl2:
         # ExLlamaV2 keeps the output matrix at 6 bits and the embedding in 16 (its convert.py defaults).
         return WeightFormat(name=key, linear_bits=float(exl2[1]), head_bits=6.0, kernel="exl2", lossy=True)
     raise UnknownName("precision", name, nearest(key, [*FORMATS, *_ALIASES]), f"known: {', '.join(FORMATS)}")
+
+
+def _spelled(key: str) -> str | None:
+    """The format that words in any order mean (`gptq-int4`, `fp8-dynamic`, `8-bit bnb`); None if one is not known."""
+    words = set(re.sub(r"(\d)[-_ ]bits?", r"\1bit", key).replace("(", " ").replace(")", " ").replace("-", " ").split())
+    if "gguf" in words and len(words) == 2:
+        (name,) = words - {"gguf"}
+        return name if name in FORMATS else None
+    for spelling in _SPELLINGS:
+        known = spelling.sizes | spelling.schemes
+        if words & spelling.sizes and words <= known and (not spelling.needs or words & spelling.needs):
+            return spelling.format
+    return None
 
 
 @cache
