@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "offers": "optimizer.cli.offers",
     "refresh": "optimizer.cli.refresh",
     "prices": "optimizer.cli.prices",
+    "validate": "optimizer.cli.validate",
 }
 """Commands in the order of the help, and the module of each, whose `app` holds it."""
 

@@ -5,9 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
+from optimizer.cli import values
 from optimizer.cli.choices import UNCALIBRATED, accelerators, includes, not_on_demand
+from optimizer.cli.workloads import read_text
+from optimizer.plans.market import Holding, Terms
 from optimizer.plans.planner import Pool
+from optimizer.program.problem import Quota
 from optimizer.sizing.calibration import is_calibrated
+from optimizer.workload.architecture import Architecture
+from optimizer.workload.workload import InferenceWorkload
 from pricing_cache.query import (
     Filters,
     Selection,
@@ -18,9 +24,11 @@ from pricing_cache.query import (
     select,
 )
 from providers.accelerators import catalogue
-from providers.errors import UsageError
+from providers.errors import InvalidValue, UsageError
 from providers.offers import Offer, PurchaseOption, Trait
+from providers.units import MINUTES_PER_HOUR
 
+MAX_FILE_BYTES = 2_000_000
 _UNCALIBRATED_REASON = "accelerator without calibration, only taken when asked for"
 _TRAIT_NOTES: Mapping[Trait, str] = {
     Trait.COMMUNITY: "hosts that the provider does not answer for",
@@ -52,7 +60,7 @@ class Offers:
     """What may be bought, how many offers are on file, why the others may not, and what other flags would add."""
 
     eligible: Sequence[Offer]
-    on_file: int
+    all_on_file: Sequence[Offer]
     rejections: Mapping[str, int]
     pools: Sequence[Pool]
     remarks: tuple[str, ...]
@@ -76,7 +84,7 @@ def load(view: MarketView) -> Offers:
     selection = select(book.offers, filters)
     return Offers(
         eligible=selection.offers,
-        on_file=len(book.offers),
+        all_on_file=book.offers,
         rejections=selection.rejections,
         pools=tuple(_pools(selection, filters)),
         remarks=remarks,
@@ -85,6 +93,52 @@ def load(view: MarketView) -> Offers:
             *not_on_demand(view.providers, names, view.purchase_options),
         ),
     )
+
+
+def terms(*, boot_minutes: float, spot_margin: float, horizon: str | None) -> Terms:
+    """How capacity is bought and lost. Raises InvalidValue."""
+    margin = values.share("--spot-margin", spot_margin, zero=True) or 0.0
+    if margin == 1:
+        raise InvalidValue("--spot-margin", spot_margin, "give a share below 1")
+    hours = None if horizon is None else values.duration_hours("--horizon", horizon)
+    return Terms(boot_hours=boot_minutes / MINUTES_PER_HOUR, spot_margin=margin, horizon_hours=hours)
+
+
+def assumed_terms(
+    view: MarketView,
+    pairs: Sequence[tuple[InferenceWorkload, Architecture]],
+    *,
+    boot_minutes: float,
+    spot_margin: float,
+) -> Iterator[str]:
+    """What is assumed of buying by the hour and of spot, where the plan can use either."""
+    if any(workload.profile for workload, _ in pairs):
+        yield f"an instance bought by the hour is paid for {boot_minutes:g} minutes before it serves"
+    if PurchaseOption.SPOT in view.purchase_options:
+        yield f"{spot_margin:.0%} of spot capacity is taken as lost to interruptions"
+
+
+def quotas(path: str | None) -> tuple[Quota, ...]:
+    """The limits of a quota file."""
+    if path is None:
+        return ()
+    from optimizer.plans.market_files import parse_quotas
+
+    return parse_quotas(read_text(path, "quota file", MAX_FILE_BYTES), path)
+
+
+def holdings(path: str | None, offers: Sequence[Offer]) -> tuple[Holding, ...]:
+    """What runs today, of a file."""
+    if path is None:
+        return ()
+    from optimizer.plans.market_files import parse_current
+
+    return parse_current(read_text(path, "file of running instances", MAX_FILE_BYTES), path, offers)
+
+
+def stock(offers: Iterable[Offer]) -> dict[str, int]:
+    """Known stock by offer key: what is out of stock has none; unknown is no limit."""
+    return {str(offer.key): 0 for offer in offers if offer.in_stock is False}
 
 
 def refresh_first(providers: Iterable[str], *, offline: bool, quiet: bool) -> None:

@@ -12,6 +12,14 @@ Model = Annotated[
         help="A size (70B, 8x7B), an alias (llama-3.1-70b), a Hugging Face id, or a config.json or its folder.",
     ),
 ]
+OptionalModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME|PATH",
+        help="A size (70B, 8x7B), an alias (llama-3.1-70b), a Hugging Face id, or a config.json or its folder.",
+    ),
+]
 Task = Annotated[str, typer.Option("--task", metavar="TASK", help="infer, train, finetune, lora or qlora.")]
 Rate = Annotated[float | None, typer.Option("--rate", metavar="RPS", help="Requests per second to serve.")]
 InputTokens = Annotated[int, typer.Option("--input-tokens", metavar="N", help="Input tokens of a request.")]

@@ -14,13 +14,27 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command()
 def plan(
-    model: options.Model,
+    model: options.OptionalModel = None,
     task: options.Task = "infer",
     rate: options.Rate = None,
     budget: options.Budget = None,
     input_tokens: options.InputTokens = 1000,
     output_tokens: options.OutputTokens = 300,
     context: options.Context = None,
+    workload_file: Annotated[
+        str | None,
+        typer.Option("--workload", metavar="FILE", help="YAML of one or many workloads, instead of --model and rates."),
+    ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option("--trace", metavar="FILE", help="Request log (CSV, gz): timestamp, input tokens, output tokens."),
+    ] = None,
+    trace_rate: Annotated[
+        str, typer.Option("--trace-rate", metavar="LEVEL", help="Plan for the busiest minute (peak) or the mean.")
+    ] = "peak",
+    trace_shapes: Annotated[
+        int, typer.Option("--trace-shapes", metavar="N", min=1, max=100, help="Most shapes that a log is reduced to.")
+    ] = 12,
     ttft_ms: options.TtftMs = 2000.0,
     tpot_ms: options.TpotMs = 100.0,
     precision: options.Precision = None,
@@ -56,6 +70,27 @@ def plan(
             "--spare-replicas", metavar="N", min=0, help="Instances of one kind whose loss the plan survives."
         ),
     ] = 0,
+    quota: Annotated[
+        str | None,
+        typer.Option("--quota", metavar="FILE", help="YAML of quotas by region, accelerator, instance type."),
+    ] = None,
+    current: Annotated[
+        str | None, typer.Option("--current", metavar="FILE", help="YAML of what runs or is committed today.")
+    ] = None,
+    horizon: Annotated[
+        str | None,
+        typer.Option(
+            "--horizon", metavar="TIME", help="How long the need lasts (6m, 90d): terms are paid to their end."
+        ),
+    ] = None,
+    boot_minutes: Annotated[
+        float,
+        typer.Option("--boot-minutes", metavar="MIN", min=0.0, help="Paid per start by the hour: boot, model load."),
+    ] = 10.0,
+    spot_margin: Annotated[
+        float,
+        typer.Option("--spot-margin", metavar="SHARE", help="Part of spot capacity taken as lost to interruptions."),
+    ] = 0.1,
     as_of: options.AsOf = None,
     max_age: options.MaxAge = "30d",
     offline: options.Offline = False,
@@ -89,7 +124,7 @@ def plan(
     Prices are those on file: nothing is fetched. Every figure of speed or memory is an estimate.
     """
     started = time.perf_counter()
-    from optimizer.cli import choices, market_view, plan_output, values
+    from optimizer.cli import choices, market_view, plan_output, values, workloads
     from optimizer.cli.settings import today
     from optimizer.cli.streams import say, write_result
     from optimizer.plans.planner import Request
@@ -111,7 +146,7 @@ def plan(
     )
     workload = InferenceWorkload(
         name="workload",
-        model=model,
+        model=model or "",
         demands=(
             ShapeDemand(
                 shape=RequestShape(input_tokens=input_tokens, output_tokens=output_tokens), requests_per_s=rate
@@ -123,7 +158,7 @@ def plan(
         context_tokens=context,
         utilization=max_utilization,
     )
-    architecture = choices.architecture(model)
+    given = workloads.chosen(workload, workload_file, trace, trace_rate=trace_rate, trace_shapes=trace_shapes)
     budget_usd = values.money("--budget", budget)
     max_age_days = values.duration_hours("--max-age", max_age) / 24
     imported = time.perf_counter()
@@ -133,10 +168,10 @@ def plan(
     loaded = time.perf_counter()
     result = make_plan(
         Request(
-            workloads=[(workload, architecture)],
+            workloads=given.pairs,
             budget_usd_per_month=budget_usd,
             offers=offers.eligible,
-            offers_on_file=offers.on_file,
+            offers_on_file=len(offers.all_on_file),
             rejections=offers.rejections,
             today=today(),
             max_age_days=int(max_age_days),
@@ -146,15 +181,25 @@ def plan(
                 min_providers=min_providers,
                 max_provider_share=values.share("--max-provider-share", max_provider_share),
                 spare_replicas=spare_replicas,
+                quotas=market_view.quotas(quota),
             ),
+            terms=market_view.terms(boot_minutes=boot_minutes, spot_margin=spot_margin, horizon=horizon),
+            holdings=market_view.holdings(current, offers.all_on_file),
+            stock=market_view.stock(offers.eligible),
+            every_alternative=show_all,
             solver_options=SolverOptions(
                 solver=solver, gap=values.share("--gap", gap, zero=True) or 0.0, max_nodes=max_nodes
             ),
             pools=offers.pools,
             engine=engine,
             gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),
-            assumptions=(*plan_output.assumptions(workload, architecture, engine), *offers.remarks),
-            warnings=offers.warnings,
+            assumptions=(
+                *plan_output.assumptions(given.pairs, engine),
+                *given.assumptions,
+                *market_view.assumed_terms(view, given.pairs, boot_minutes=boot_minutes, spot_margin=spot_margin),
+                *offers.remarks,
+            ),
+            warnings=(*given.warnings, *offers.warnings),
         )
     )
     stages = {"import_s": imported - started, "load_s": loaded - imported, **result.timing_s}

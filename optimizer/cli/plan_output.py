@@ -1,6 +1,6 @@
 """Turns a plan into what is printed: tables, JSON, CSV or Markdown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from optimizer.cli.choices import json_text
@@ -37,21 +37,30 @@ def render(plan: Plan, format_: str, *, explained: bool, everything: bool) -> st
     return terminal(parts) if format_ == "table" else markdown(parts)
 
 
-def assumptions(workload: InferenceWorkload, model: Architecture, engine: str) -> tuple[str, ...]:
+def assumptions(pairs: Sequence[tuple[InferenceWorkload, Architecture]], engine: str) -> tuple[str, ...]:
     """What was assumed where nothing was said, as lines."""
+    lines: list[str] = []
+    for workload, model in pairs:
+        prefix = f"{workload.name}: " if len(pairs) > 1 else ""
+        lines += [f"{prefix}{line}" for line in _workload_assumptions(workload, model)]
+    return (
+        *lines,
+        f"engine {engine}; speed and memory are estimates, with an 80 % interval beside each",
+        "a month has 730 hours; prices are list prices without tax, storage, egress and support",
+    )
+
+
+def _workload_assumptions(workload: InferenceWorkload, model: Architecture) -> Iterator[str]:
     shapes = ", ".join(str(demand.shape) for demand in workload.demands)
     precision = ", ".join(workload.precisions) or (
         f"auto (the model's {model.native_dtype}, and fp8 for a 16-bit model where the hardware computes it)"
     )
-    return (
-        f"model {workload.model} is {model.hf_id} ({model.params_total / 1e9:.2f} B parameters)",
-        f"requests of {shapes} tokens (input + output)",
-        f"time to first token at most {workload.slo.ttft_ms:g} ms, per output token {workload.slo.tpot_ms:g} ms",
-        f"replicas loaded to at most {workload.utilization:.0%} of capacity",
-        f"precision {precision}; KV cache in {workload.kv_precision or '16 bit'}",
-        f"engine {engine}; speed and memory are estimates, with an 80 % interval beside each",
-        "a month has 730 hours; prices are list prices without tax, storage, egress and support",
-    )
+    slo = workload.slo
+    yield f"model {workload.model} is {model.hf_id} ({model.params_total / 1e9:.2f} B parameters)"
+    yield f"requests of {shapes} tokens (input + output)"
+    yield f"time to first token at most {slo.ttft_ms:g} ms, per output token {slo.tpot_ms:g} ms"
+    yield f"replicas loaded to at most {workload.utilization:.0%} of capacity"
+    yield f"precision {precision}; KV cache in {workload.kv_precision or '16 bit'}"
 
 
 def remarks(plan: Plan, format_: str) -> Iterator[str]:
