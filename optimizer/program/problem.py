@@ -307,12 +307,16 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall:
-    """A limit that is too tight on its own: it needs `needed` where `available` is allowed, in `unit`."""
+    """A limit that is too tight: it needs `needed` where `available` is allowed, in `unit`.
+
+    usd_per_hour  the cheapest plan once the limit allows `needed`; None where no such plan was looked for
+    """
 
     limit: str
     needed: float
     available: float
     unit: str
+    usd_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,9 @@ from optimizer.program.solver import Answer, Session
 from providers.errors import InvalidValue, SolverError
 from providers.units import HOURS_PER_MONTH
 
+UNLIMITED = 10**9
+"""A quota that limits nothing."""
+
 MAX_ROUNDS = 200
 """Rounds of cuts after which something is wrong; a handful is usual."""
 
@@ -72,8 +75,15 @@ def least_peak(problem: Problem, quota: Quota, options: SolverOptions | None = N
     options = options or SolverOptions()
     if unservable(problem):
         return None
-    # No reduction: they are exact for money, not for what a quota counts.
-    model = build(replace(problem, objective="min_cost"), peak_of=quota)
+    # Without prices, and with the quota among the limits, an exchange of units is judged by its use of quotas alone.
+    counted = (*problem.limits.quotas, replace(quota, maximum=UNLIMITED))
+    at_no_price = replace(
+        problem,
+        objective="min_cost",
+        offers=[replace(offer, usd_per_hour=0.0, upfront_usd=0.0) for offer in problem.offers],
+        limits=replace(problem.limits, quotas=counted),
+    )
+    model = build(reduce(at_no_price).problem if options.reduce else at_no_price, peak_of=quota)
     answer = _solve_with_cuts(model, options)
     return None if answer.values is None else answer.objective
 
