@@ -145,7 +145,8 @@ def rank_key(fleet: Fleet, objective: Objective) -> tuple[float, Decimal]:
 def _check(request: Request) -> None:
     if not request.offers and not request.holdings:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in request.rejections.items())
-        raise NoUsablePrices(f"no offer passes the filters ({reasons or 'none on file'}); loosen one of them")
+        why = (f"no offer passes the filters ({reasons or 'none on file'})", *request.warnings)
+        raise NoUsablePrices("; ".join((*why, "loosen one of them")))
     rated = [workload.name for workload, _ in request.workloads if workload.requests_per_s is not None]
     if rated and len(rated) < len(request.workloads):
         others = ", ".join(workload.name for workload, _ in request.workloads if workload.name not in rated)

@@ -208,6 +208,11 @@ def test_no_offers_is_an_error_that_counts_the_reasons() -> None:
         plan(make_request(rate=1, rejections={"other region": 3}))
 
 
+def test_no_offers_is_an_error_that_carries_the_warnings() -> None:
+    with pytest.raises(NoUsablePrices, match="gcp: a4 is not sold on demand"):
+        plan(make_request(rate=1, warnings=("gcp: a4 is not sold on demand",)))
+
+
 def test_rates_are_given_for_all_workloads_or_for_none() -> None:
     (with_rate,) = make_request(make_offer(), rate=1).workloads
     request = make_request(make_offer(), budget=5000)
