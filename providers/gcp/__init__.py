@@ -160,14 +160,14 @@ def _coverage(machines: list[Machine] | None, rates: Rates, regions: tuple[str, 
     if machines is not None:
         unknown = frozenset(machine.name for machine in machines if not _is_in_catalogue(machine, rates))
         return [Coverage(purchase_option=option, regions=places, except_types=unknown) for option in _OPTIONS]
+    by_regions: dict[frozenset[str], set[str]] = {}
+    for machine in shipped_machines():
+        if _is_in_catalogue(machine, rates):
+            sold = frozenset(machine.regions)
+            by_regions.setdefault(sold & places if places else sold, set()).add(machine.name)
     return [
-        Coverage(
-            purchase_option=option,
-            regions=frozenset(machine.regions) & places if places else frozenset(machine.regions),
-            instance_types=frozenset({machine.name}),
-        )
-        for machine in shipped_machines()
-        if _is_in_catalogue(machine, rates)
+        Coverage(purchase_option=option, regions=sold, instance_types=frozenset(names))
+        for sold, names in by_regions.items()
         for option in _OPTIONS
     ]
 

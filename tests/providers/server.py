@@ -1,11 +1,13 @@
 """Turns scripted replies, or a folder of recorded exchanges, into a real HTTP server on the loopback interface."""
 
 import json
+import os
 import socket
+import ssl
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -55,19 +57,22 @@ Respond = Callable[[Asked], Served]
 
 
 class LocalServer:
-    """Answers every request with `respond` and remembers it in `asked`."""
+    """Answers every request with `respond` and remembers it in `asked`; with `tls` over https."""
 
-    def __init__(self, respond: Respond) -> None:
+    def __init__(self, respond: Respond, tls: ssl.SSLContext | None = None) -> None:
         self.respond = respond
         self.asked: list[Asked] = []
         self.closing = Event()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._http.daemon_threads = True
+        self._scheme = "https" if tls else "http"
+        if tls:
+            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
 
     @property
     def url(self) -> str:
         host, port = self._http.server_address[:2]
-        return f"http://{host!s}:{port}"
+        return f"{self._scheme}://{host!s}:{port}"
 
     @contextmanager
     def running(self) -> Iterator["LocalServer"]:
@@ -148,7 +153,16 @@ def _handler(server: LocalServer) -> type[BaseHTTPRequestHandler]:
             if served.broken == "reset":
                 self.wfile.flush()
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                self.connection.close()
+                os.close(self.connection.detach())
+                self.close_connection = True
+
+        def handle(self) -> None:
+            with suppress(OSError, ValueError):
+                super().handle()
+
+        def finish(self) -> None:
+            with suppress(OSError, ValueError):
+                super().finish()
 
         def log_message(self, format: str, *args: object) -> None:
             """Nothing on stderr."""
