@@ -166,6 +166,7 @@ def main() -> int:
     parser.add_argument("--postgresql", metavar="URL", help="Use this empty database for the million observations.")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder  # where the compiled file of a server's cache goes
         parse_and_store(locate({"COSTOPT_CACHE_URL": f"sqlite:///{folder}/offers.sqlite"}), arguments.offers)
         url = arguments.postgresql or f"sqlite:///{Path(folder)}/observations.sqlite"
         location = locate({"COSTOPT_CACHE_URL": url})

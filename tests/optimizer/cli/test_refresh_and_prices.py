@@ -103,6 +103,40 @@ def test_a_reply_that_is_no_api_answer_fails_that_provider_and_its_prices_stay(
     assert price(costopt) == "31.92"
 
 
+def test_of_a_thousand_rows_the_broken_ones_are_counted_and_the_others_are_used(
+    costopt: Command, api: LambdaApi
+) -> None:
+    costopt("refresh", "lambda")
+    many = {
+        f"gpu_8x_h100_{number}": instance_type(f"gpu_8x_h100_{number}", 8, "H100 (80 GB SXM5)", 3192)
+        for number in range(1000)
+    }
+    del many["gpu_8x_h100_7"]["instance_type"]["specs"]
+    many["gpu_8x_h100_8"]["instance_type"]["price_cents_per_hour"] = -1
+    many[H100] = instance_type(H100, 8, "H100 (80 GB SXM5)", 0)
+    api.answer = Served.json({"data": many})
+    outcome = costopt("refresh", "lambda", "runpod", "-f", "json")
+    stored, skipped = document(outcome)["providers"]
+    assert stored["offers"]["new"] == 2 * 998
+    assert sum(stored["rejections"].values()) >= 3
+    assert skipped["outcome"] == "skipped"
+    assert price(costopt) == "31.92", "the last good price of the type that is listed at zero"
+
+
+def test_a_provider_that_fails_does_not_touch_what_others_brought(
+    costopt: Command, api: LambdaApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Served(b'{"data": {"gpu', headers={"Content-Type": "application/json"})
+    with LocalServer(lambda _: broken).running() as server:
+        monkeypatch.setenv("COSTOPT_RUNPOD_BASE_URL", server.url)
+        monkeypatch.setenv("RUNPOD_API_KEY", "a-secret-key-of-runpod")
+        outcome = costopt("refresh", "runpod", "lambda", "-f", "json")
+    assert outcome.code == 1
+    outcomes = {entry["provider"]: entry["outcome"] for entry in json.loads(outcome.out)["providers"]}
+    assert outcomes == {"runpod": "failed", "lambda": "stored"}
+    assert price(costopt) == "31.92"
+
+
 def test_a_suspicious_price_is_kept_apart_told_and_can_be_accepted(costopt: Command, api: LambdaApi) -> None:
     costopt("refresh", "lambda")
     api.cents = {H100: 31920, A10: 129}
