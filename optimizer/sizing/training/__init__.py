@@ -1,0 +1,1 @@
+"""Memory, time and layouts of training: pure functions of (architecture, accelerator, layout, dtype, batch)."""

@@ -1,0 +1,218 @@
+"""The constants of training that physics does not give, each with its source, and the stacks they belong to."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+from providers.errors import UnknownName, nearest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A class of training software: how it keeps states and activations, and what its name means.
+
+    `shards_master`: FSDP shards FP32 weights and gathers them in 16 bit; others keep 16-bit weights beside an FP32
+    master in the optimizer. `gradient_bytes` per parameter in mixed precision; `moment_share` is below 1 where moments
+    are kept in 16 bit. `gated_bytes` per unit of a gated MLP's width and `logit_bytes` per logit are kept for the
+    backward pass; `activation_factor` is the rest of a layer against the fused minimum. `step_bytes` per parameter of
+    a group of 10^9 are temporary in the optimizer step. `frozen_embedding_bytes` of a 4-bit base's embeddings.
+    """
+
+    name: str
+    label: str
+    speed: str
+    shards_master: bool = False
+    gradient_bytes: float = 4.0
+    moment_share: float = 1.0
+    activation_factor: float = 1.0
+    gated_bytes: float = 6.0
+    logit_bytes: float = 8.0
+    frozen_embedding_bytes: float = 2.0
+    step_bytes: float = 0.0
+
+
+STACKS: Final[Mapping[str, Stack]] = MappingProxyType(
+    {
+        stack.name: stack
+        for stack in (
+            # 2 + 4 + 12 / shards bytes: Megatron Core's documentation of the distributed optimizer.
+            Stack(name="megatron", label="Megatron-LM", speed="megatron"),
+            # DeepSpeed's BF16 optimizer keeps 16-bit and FP32 gradients (BLOOM's runs from 2022-02 on).
+            Stack(name="megatron-deepspeed", label="Megatron-DeepSpeed (2022)", speed="old", gradient_bytes=6.0),
+            # Megatron Bridge's recipes reduce gradients in bf16 and keep moments in 16 bit: measured peaks, 2026-02.
+            Stack(name="nemo", label="NeMo / Megatron Bridge", speed="megatron", gradient_bytes=2.0, moment_share=0.5),
+            Stack(
+                name="fsdp",
+                label="PyTorch FSDP, fused kernels",
+                speed="fsdp",
+                shards_master=True,
+                activation_factor=0.9,
+                gated_bytes=8.0,
+                logit_bytes=4.0,
+            ),
+            Stack(
+                name="eager",
+                label="plain PyTorch (litgpt, torchtune)",
+                speed="fsdp",
+                shards_master=True,
+                gated_bytes=8.0,
+                logit_bytes=12.0,
+            ),
+            # DeepSpeed updates groups of 10^9 parameters in FP32; bitsandbytes training casts embeddings to FP32.
+            Stack(
+                name="hf",
+                label="Hugging Face Trainer with DeepSpeed or PEFT",
+                speed="hf",
+                gradient_bytes=2.0,
+                activation_factor=1.2,
+                gated_bytes=8.0,
+                frozen_embedding_bytes=4.0,
+                step_bytes=10.0,
+            ),
+            Stack(
+                name="xla",
+                label="MaxText (XLA)",
+                speed="xla",
+                shards_master=True,
+                activation_factor=0.9,
+                logit_bytes=4.0,
+            ),
+        )
+    }
+)
+"""Bytes: fit of 276 published peaks by source (2023-07 to 2026-06), within the framework's own documentation."""
+
+USUAL_STACK: Final = MappingProxyType({"train": "megatron", "finetune": "fsdp", "lora": "hf", "qlora": "hf"})
+"""What a task is usually run with where the user does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerStates:
+    """Bytes per parameter of the moments beside FP32 masters, and in pure 16 bit; `paged` may spill to the host."""
+
+    mixed_bytes: float
+    pure_bytes: float
+    paged: bool = False
+
+
+OPTIMIZERS: Final[Mapping[str, OptimizerStates]] = MappingProxyType(
+    {
+        "adamw": OptimizerStates(mixed_bytes=8.0, pure_bytes=4.0),
+        # Two 8-bit moments and an FP32 scale per block of 256 values each (arXiv 2110.02861).
+        "adamw-8bit": OptimizerStates(mixed_bytes=2.03, pure_bytes=2.03),
+        "paged-adamw": OptimizerStates(mixed_bytes=8.0, pure_bytes=4.0, paged=True),
+        "paged-adamw-8bit": OptimizerStates(mixed_bytes=2.03, pure_bytes=2.03, paged=True),
+        # Row and column means in place of a matrix (arXiv 1804.04235): below 0.01 byte for matrices of this size.
+        "adafactor": OptimizerStates(mixed_bytes=0.01, pure_bytes=0.01),
+        # One momentum (Muon, 2024-12; Lion, arXiv 2302.06675; SGD with momentum).
+        "muon": OptimizerStates(mixed_bytes=4.0, pure_bytes=2.0),
+        "lion": OptimizerStates(mixed_bytes=4.0, pure_bytes=2.0),
+        "sgd": OptimizerStates(mixed_bytes=4.0, pure_bytes=2.0),
+    }
+)
+_OPTIMIZER_WORDS: Final = MappingProxyType(
+    {"adam": "adamw", "adamwfp32": "adamw", "adamwtorch": "adamw", "adamwfused": "adamw", "fusedadam": "adamw"}
+    | {"adam8bit": "adamw-8bit", "adamwbnb8bit": "adamw-8bit", "pagedadamw32bit": "paged-adamw"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryConstants:
+    """Fit of the same peaks. `qlora_activations`: bitsandbytes keeps wider inputs of its 4-bit products."""
+
+    context_gib: float = 1.2
+    communicator_gib: float = 1.0
+    fragmentation_share: float = 0.08
+    workspace_gib: float = 0.4
+    qlora_activations: float = 1.45
+    tight_share: float = 0.92
+    spread: float = 1.2
+    """Half-width of the 80 % interval of a predicted peak, as a factor."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeConstants:
+    """Fit of 833 published rates, each source weighed down by its size, with leave-one-source-out as the check.
+
+    `*_share` are parts of the dense peak that large matrix products reach: by stack, times one by architecture, times
+    one by dtype, times one for experts; `*_yearly` is how software got faster (per year, up to 2026-06).
+    `small_expert_tokens`: an expert with as many tokens runs at half of its rate. `*_elementwise` is 16-bit values of
+    width `hidden` that norms, activations and residuals move per layer and token, in a forward and backward pass;
+    `expert_traffic` is added per expert of a token. `logit_traffic` is bytes per logit. `*_launch_s` per layer and
+    micro-batch: below it the host is slower than the accelerator. `*_exposed` are parts of communication that no
+    computation hides, `bubble` the part of (PP - 1) micro-batches that interleaving leaves, `straggler` the loss per
+    doubling of fast domains. `dequantised_per_s` weights of a 4-bit base are unpacked, `host_bytes_per_s` per
+    accelerator is the pace of offloaded states, `goodput` the part of a long run that is not restarts and evaluation.
+    """
+
+    megatron_share: float = 0.739
+    old_share: float = 0.566
+    fsdp_share: float = 0.813
+    hf_share: float = 0.623
+    xla_share: float = 0.911
+    hopper_share: float = 0.769
+    blackwell_share: float = 0.888
+    tpu_share: float = 1.11
+    tuned_fp8_share: float = 0.888
+    plain_fp8_share: float = 0.524
+    fp4_share: float = 0.552
+    expert_share: float = 0.45
+    yearly: float = 0.0451
+    expert_yearly: float = 0.146
+    small_expert_tokens: float = 258
+    attention_share: float = 0.255
+    tuned_elementwise: float = 66.5
+    plain_elementwise: float = 113
+    expert_traffic: float = 0.303
+    logit_traffic: float = 32.2
+    tuned_launch_s: float = 0.0005
+    plain_launch_s: float = 0.0015
+    hf_launch_s: float = 0.0066
+    expert_launch_s: float = 0.00402
+    link_share: float = 0.878
+    tensor_exposed: float = 0.667
+    expert_exposed: float = 0.0261
+    gather_exposed: float = 0.203
+    data_exposed: float = 0.248
+    bubble: float = 0.262
+    straggler: float = 0.00936
+    dequantised_per_s: float = 7.72e10
+    host_bytes_per_s: float = 3e10
+    goodput: float = 0.877
+
+
+MEMORY: Final = MemoryConstants()
+TIME: Final = TimeConstants()
+
+TIME_SPREAD: Final = 1.3
+"""Half-width of the 80 % interval of a predicted rate, as a factor: residuals of sources left out of the fit."""
+
+SOFTWARE_YEAR: Final = 2026.5
+"""The year that today's software is taken to be of, which `yearly` counts from."""
+
+
+@cache
+def optimizer_states(name: str) -> OptimizerStates:
+    """What an optimizer keeps, by any usual spelling of its name. Raises UnknownName."""
+    return OPTIMIZERS[optimizer_name(name)]
+
+
+@cache
+def optimizer_name(name: str) -> str:
+    """The canonical name of an optimizer: `paged_adamw_8bit` is `paged-adamw-8bit`. Raises UnknownName."""
+    plain = name.strip().lower().replace("_", "").replace("-", "").replace(" ", "")
+    by_word = {known.replace("-", ""): known for known in OPTIMIZERS} | dict(_OPTIMIZER_WORDS)
+    if plain not in by_word:
+        raise UnknownName("optimizer", name, nearest(name, OPTIMIZERS), f"known: {', '.join(OPTIMIZERS)}")
+    return by_word[plain]
+
+
+@cache
+def stack_named(name: str) -> Stack:
+    """The stack of that name. Raises UnknownName."""
+    key = name.strip().lower()
+    if key not in STACKS:
+        raise UnknownName("training stack", name, nearest(key, STACKS), f"known: {', '.join(STACKS)}")
+    return STACKS[key]

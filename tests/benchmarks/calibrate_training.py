@@ -1,0 +1,105 @@
+"""Fits the constants of training time to a table of measurements, and checks them by leaving each source out.
+
+    python tests/benchmarks/calibrate_training.py [TABLE.csv] [--check-only]
+
+Prints the constants to write into `optimizer/sizing/training/calibration.py`, the errors with them, and the errors on
+each source with constants that were fitted to the others. Residuals are logarithms of predicted over measured rate,
+under a soft-L1 loss (a bad row pulls less), each source weighed by the fifth root of its rows; a weak prior keeps each
+constant near its physical value. Needs scipy (a development dependency).
+"""
+
+import argparse
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from optimizer.sizing.training.calibration import TIME, TimeConstants
+from optimizer.sizing.training.measurements import Measurement, calibration_rows, measurement, read_rows
+from optimizer.sizing.training.validation import quantile, seconds_per_token
+
+SIGNED = frozenset({"yearly", "expert_yearly"})
+FIXED = frozenset({"host_bytes_per_s"})
+PRIOR = TimeConstants()
+WIDTHS = dict.fromkeys(("megatron_share", "fsdp_share", "hf_share", "xla_share", "hopper_share", "tpu_share"), 0.2)
+WIDTHS |= {"link_share": 0.15, "goodput": 0.05, "yearly": 0.05, "expert_yearly": 0.3, "old_share": 0.3}
+WIDTHS |= dict.fromkeys(("tuned_elementwise", "plain_elementwise", "attention_share", "bubble"), 0.4)
+WIDTHS |= {"expert_launch_s": 0.1, "small_expert_tokens": 0.7, "logit_traffic": 0.4}
+NAMES = [field.name for field in fields(TimeConstants) if field.name not in FIXED]
+_WIDTH = np.array([WIDTHS.get(name, 0.5) for name in NAMES])
+_LOSS_SCALE = 0.15
+
+
+def main() -> None:
+    """Fits, prints, and leaves each source out in turn."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", nargs="?", type=Path)
+    parser.add_argument("--check-only", action="store_true", help="errors of the constants in force, no fit")
+    arguments = parser.parse_args()
+    table = read_rows(arguments.table.read_text(encoding="utf-8")) if arguments.table else calibration_rows()
+    rows = [found for found in map(measurement, table) if isinstance(found, Measurement)]
+    rows = [row for row in rows if row.tokens_per_s_per_accelerator]
+    print(f"{len(rows)} rates; constants in force: {summary(residuals(rows, TIME))}")
+    if arguments.check_only:
+        return
+    fitted = fit(rows, PRIOR, evaluations=20)
+    for field in fields(fitted):
+        print(f"    {field.name}: float = {getattr(fitted, field.name):.3g}")
+    print(f"fitted to all: {summary(residuals(rows, fitted))}")
+    left_out = []
+    for source in sorted({row.source for row in rows}):
+        others = [row for row in rows if row.source != source]
+        own = [row for row in rows if row.source == source]
+        errors = residuals(own, fit(others, fitted, evaluations=6))
+        left_out.append(errors)
+        print(f"  without {source[:70]}: {summary(errors)}")
+    print(f"leave-one-source-out: {summary(np.concatenate(left_out))}")
+
+
+def residuals(rows: Sequence[Measurement], constants: TimeConstants) -> np.ndarray:
+    """log(predicted time / measured time) of each row."""
+    return np.array(
+        [math.log(seconds_per_token(row, constants) * (row.tokens_per_s_per_accelerator or 1.0)) for row in rows]
+    )
+
+
+def fit(rows: Sequence[Measurement], start: TimeConstants, *, evaluations: int) -> TimeConstants:
+    """The constants that explain the rows best, near their priors."""
+    counts = Counter(row.source for row in rows)
+    weights = np.array([counts[row.source] ** -0.2 for row in rows])
+    weights /= weights.mean()
+    prior = _vector(PRIOR)
+
+    def distances(vector: np.ndarray) -> np.ndarray:
+        own = weights * residuals(rows, _constants(vector))
+        return np.concatenate([own, (vector - prior) / _WIDTH])
+
+    solved = least_squares(distances, _vector(start), loss="soft_l1", f_scale=_LOSS_SCALE, max_nfev=evaluations)
+    return _constants(solved.x)
+
+
+def summary(errors: np.ndarray) -> str:
+    """Median and 90th percentile of abs(predicted / measured - 1), bias, and the 80 % spread as a factor."""
+    sizes = sorted(np.abs(np.exp(errors) - 1) * 100)
+    spread = math.exp(quantile(sorted(np.abs(errors)), 0.8))
+    return (
+        f"median {quantile(sizes, 0.5):.1f} %, p90 {quantile(sizes, 0.9):.1f} %, "
+        f"bias {math.exp(np.median(errors)):.2f}, 80 % within x {spread:.2f}, {len(sizes)} rows"
+    )
+
+
+def _vector(constants: TimeConstants) -> np.ndarray:
+    return np.array([v if n in SIGNED else math.log(v) for n in NAMES for v in (getattr(constants, n),)])
+
+
+def _constants(vector: np.ndarray) -> TimeConstants:
+    values = {n: float(v) if n in SIGNED else math.exp(v) for n, v in zip(NAMES, vector, strict=True)}
+    return replace(PRIOR, **values)
+
+
+if __name__ == "__main__":
+    main()

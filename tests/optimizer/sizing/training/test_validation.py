@@ -1,0 +1,123 @@
+"""The table that ships is predicted within the errors that the documentation states; odd tables are survived."""
+
+from typing import Any
+
+import pytest
+
+from optimizer.sizing.training.measurements import Measurement, calibration_rows, measurement, read_rows
+from optimizer.sizing.training.validation import Validation, validate, validation_document
+from providers.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def shipped() -> dict[str, Any]:
+    return validation_document(validate(calibration_rows()))
+
+
+def make_row(**over: str) -> dict[str, str]:
+    row = {"id": "r", "model": "Llama-2-7b-hf", "params_b": "6.738", "gpu": "A100-80GB", "gpu_count": "8", "tp": "1"}
+    row |= {"pp": "1", "seq_len": "4096", "micro_batch": "1", "method": "pretrain", "framework": "Megatron-LM"}
+    return row | {"tokens_per_s_per_gpu": "3500", "fits": "yes"} | over
+
+
+def parsed(**over: str) -> Measurement:
+    found = measurement(make_row(**over))
+    assert isinstance(found, Measurement)
+    return found
+
+
+def test_the_shipped_rates_are_predicted_within_twelve_percent_in_the_median(shipped: dict[str, Any]) -> None:
+    time = shipped["metrics"]["time"]
+    assert time["rows"] > 800
+    assert time["median_abs_pct_error"] <= 12
+    assert time["p90_abs_pct_error"] <= 40
+    assert 0.75 <= time["interval_coverage"] <= 0.95
+
+
+def test_the_shipped_peaks_are_predicted_within_ten_percent_in_the_median(shipped: dict[str, Any]) -> None:
+    memory = shipped["metrics"]["peak_memory"]
+    assert memory["rows"] > 250
+    assert memory["median_abs_pct_error"] <= 10
+    assert memory["p90_abs_pct_error"] <= 28
+
+
+def test_out_of_memory_is_called_right(shipped: dict[str, Any]) -> None:
+    verdict = shipped["metrics"]["verdict"]
+    assert verdict["out_of_memory_called_right"] >= 0.85
+    assert verdict["fitting_called_right"] >= 0.95
+
+
+def test_every_skipped_row_has_a_reason(shipped: dict[str, Any]) -> None:
+    assert shipped["rows"] == 937
+    assert sum(shipped["skipped"].values()) == 5
+
+
+def test_groups_cover_every_prediction(shipped: dict[str, Any]) -> None:
+    time = shipped["metrics"]["time"]
+    for key in ("accelerator", "model", "engine", "scenario", "source"):
+        assert sum(group["rows"] for group in time["by"][key].values()) == time["rows"]
+
+
+@pytest.mark.parametrize(
+    ("over", "reason"),
+    [
+        ({"gpu": "Cerebras WSE-3"}, "unknown accelerator Cerebras WSE-3"),
+        ({"model": "nobody/knows", "params_b": ""}, "model neither known nor described"),
+        ({"quality": "suspect"}, "quality: suspect"),
+        ({"tokens_per_s_per_gpu": "", "fits": ""}, "nothing measured"),
+    ],
+)
+def test_a_row_that_cannot_be_used_says_why(over: dict[str, str], reason: str) -> None:
+    assert measurement(make_row(**over)) == reason
+
+
+def test_an_unknown_model_is_taken_from_its_dimensions_or_its_size() -> None:
+    described = parsed(model="Own-7B", params_b="6.7", n_layers="32", hidden_size="4096", ffn_hidden="11008")
+    assert described.setup.model.layers == 32
+    sized = parsed(model="Own-70B", params_b="70")
+    assert 60 <= sized.setup.model.layers <= 90
+
+
+def test_a_name_with_other_parameters_is_not_believed() -> None:
+    assert parsed(model="Llama-2-7b-hf", params_b="13").setup.model.params_total == 13e9
+
+
+def test_whole_runs_are_slower_than_steady_state() -> None:
+    run = {"tokens_per_s_per_gpu": "", "total_gpu_hours": "184320", "total_tokens_b": "2000"}
+    found = parsed(**run, gpu_count="", seq_len="4096")
+    assert found.whole_run
+    assert found.tokens_per_s_per_accelerator == pytest.approx(3014, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("framework", "stack"),
+    [
+        ("NeMo 25.02", "nemo"),
+        ("Megatron-LM", "megatron"),
+        ("torchtitan", "fsdp"),
+        ("HF TRL", "hf"),
+        ("MaxText", "xla"),
+        ("Axolotl + DeepSpeed", "hf"),
+        ("torchtune", "eager"),
+        ("", "fsdp"),
+    ],
+)
+def test_frameworks_are_known_by_their_words(framework: str, stack: str) -> None:
+    assert parsed(framework=framework).setup.stack == stack
+
+
+def test_a_file_that_is_no_table_is_refused() -> None:
+    with pytest.raises(UsageError, match="columns"):
+        read_rows("a,b\n1,2\n")
+
+
+def test_a_table_may_have_a_byte_order_mark_unknown_columns_and_broken_numbers() -> None:
+    text = "\ufeffid,gpu,model,tokens_per_s_per_gpu,mood,gpu_count\nx,H100,Llama-3.1-8B,n/a,good,eight\n"
+    result: Validation = validate(read_rows(text))
+    assert (result.rows, result.skipped) == (1, {"nothing measured": 1})
+
+
+def test_an_empty_table_gives_empty_metrics() -> None:
+    document = validation_document(validate([]))
+    assert document["metrics"]["time"]["median_abs_pct_error"] is None
+    assert document["metrics"]["verdict"]["agreement"] is None
