@@ -37,7 +37,13 @@ class Outcome(StrEnum):
 
     @property
     def has_answer(self) -> bool:
+        """Whether the provider answered, to be used or not."""
         return self in (Outcome.STORED, Outcome.REFUSED)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether prices were wanted and did not come into use."""
+        return self in (Outcome.REFUSED, Outcome.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,5 @@
 """Turns market flags into the offers that may be bought, and those that other flags would add."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -145,9 +144,9 @@ def refresh_first(providers: Iterable[str], *, offline: bool, quiet: bool) -> No
     """Fetches live prices before planning. Raises UsageError together with `--offline`."""
     if offline:
         raise UsageError("--refresh goes online, --offline forbids it: give one of them")
-    from optimizer.cli.refresh import refresh
+    from optimizer.cli.refreshing import refresh_before_planning
 
-    refresh(providers=list(providers) or None, output=os.devnull, quiet=quiet)
+    refresh_before_planning(list(providers), quiet=quiet)
 
 
 def _uncalibrated() -> dict[str, str]:

@@ -40,28 +40,13 @@ def refresh(
 
     from optimizer.cli import choices, refresh_output
     from optimizer.cli.exits import ExitCode
-    from optimizer.cli.settings import now
+    from optimizer.cli.refreshing import refresh_prices
     from optimizer.cli.streams import say, write_result
-    from pricing_cache.location import locate
-    from pricing_cache.observations import Outcome
-    from pricing_cache.refresh import refresh as refresh_cache
-    from providers.base import FetchContext
-    from providers.offers import PROVIDERS
     from providers.recorder import Recorder
 
     format_ = choices.one_of("format", format_, choices.FORMATS)
-    names = [choices.one_of("provider", name, PROVIDERS) for name in dict.fromkeys(providers or PROVIDERS)]
     recorder = Recorder(Path(record), os.environ) if record else None
-    moment = now()
-    with refresh_output.progress(names, quiet=quiet) as show:
-        results = refresh_cache(
-            locate(os.environ),
-            names,
-            lambda name: FetchContext(environment=os.environ, now=moment, progress=show(name), recorder=recorder),
-            accept=accept,
-            on_result=lambda result: show(result.provider)(result.outcome),
-        )
+    results = refresh_prices(providers or (), recorder=recorder, accept=accept, quiet=quiet)
     write_result(refresh_output.render(results, format_), output)
     say(refresh_output.remarks(results, verbose=verbose), quiet=quiet)
-    failed = any(result.outcome in (Outcome.FAILED, Outcome.REFUSED) for result in results)
-    return ExitCode.FAILURE if failed else ExitCode.DONE
+    return ExitCode.FAILURE if any(result.outcome.is_failure for result in results) else ExitCode.DONE

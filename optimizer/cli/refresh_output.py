@@ -51,6 +51,16 @@ def render(results: Sequence[Result], format_: str) -> str:
     return terminal([table]) if format_ == "table" else markdown([table])
 
 
+def outcomes(results: Sequence[Result]) -> Iterator[str]:
+    """One line a provider, where the table is not shown."""
+    for result in results:
+        changes = result.changes
+        stored = f"{changes.new} new, {changes.changed} changed, {changes.unchanged} unchanged, {changes.gone} gone"
+        counts = stored if result.outcome is Outcome.STORED else ""
+        what = "; ".join(filter(None, [counts, _what_happened(result)]))
+        yield f"{result.provider}: {result.outcome}: {what}"
+
+
 def remarks(results: Sequence[Result], *, verbose: bool) -> Iterator[str]:
     """Lines for standard error: what was kept apart and how to take it, what was overridden, warnings, notes."""
     for result in results:

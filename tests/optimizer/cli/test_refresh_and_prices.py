@@ -85,6 +85,27 @@ def test_a_refreshed_price_is_the_one_that_offers_and_plan_use(costopt: Command,
     assert {row["as_of"] for row in plan["instances"]} == {"2026-11-30"}
 
 
+def test_plan_can_refresh_first_and_says_what_came_of_it(costopt: Command, api: LambdaApi) -> None:
+    command = ("plan", "--model", "8B", "--rate", "1", "--provider", "lambda", "--refresh", "-f", "json")
+    outcome = costopt(*command)
+    assert {row["as_of"] for row in document(outcome)["instances"]} == {"2026-11-30"}
+    assert "lambda: stored: " in outcome.err
+    api.answer = Served(b"<html>", headers={"Content-Type": "text/html"})
+    failing = costopt(*command)
+    assert failing.code == 0
+    assert "lambda: failed: " in failing.err
+
+
+def test_plan_goes_on_with_the_snapshot_where_a_refresh_cannot_be_kept(
+    costopt: Command, api: LambdaApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COSTOPT_CACHE_URL", f"sqlite:///{tmp_path}/file/prices.sqlite")
+    outcome = costopt("plan", "--model", "8B", "--rate", "1", "--refresh", "--provider", "lambda")
+    assert outcome.code == 0
+    assert "warning: prices were not refreshed" in outcome.err
+
+
 def test_new_changed_and_gone_are_counted(costopt: Command, api: LambdaApi) -> None:
     costopt("refresh", "lambda")
     api.cents = {H100: 3300}
