@@ -90,11 +90,8 @@ def plan(request: Request) -> Plan:
     """
     _check(request)
     started = time.perf_counter()
-    sizers = [
-        Sizer(workload, architecture, request.engine, request.gpu_memory_utilization)
-        for workload, architecture in request.workloads
-    ]
-    desk = _Desk(request, Market(sizers, request.terms, request.solver_options, request.holdings, request.stock))
+    desk = _desk(request)
+    sizers = desk.market.sizers
     main = desk.choose(request.offers)
     fleet = main.fleet
     rejections = {**request.rejections, **_sizing_rejections(sizers)}
@@ -201,6 +198,14 @@ class _Desk:
             return self.market.choose(offers, objective, limits, precisions=precisions, at_all=at_all).fleet
 
 
+def _desk(request: Request) -> _Desk:
+    sizers = [
+        Sizer(workload, architecture, request.engine, request.gpu_memory_utilization)
+        for workload, architecture in request.workloads
+    ]
+    return _Desk(request, Market(sizers, request.terms, request.solver_options, request.holdings, request.stock))
+
+
 def _alternatives(desk: _Desk) -> Iterable[Alternative]:
     """The best plan of each provider and each accelerator alone, under each other flag, and in each lossy dtype.
 
@@ -256,7 +261,7 @@ def _remedies(
 ) -> tuple[list[Shortfall], list[Suggestion]]:
     """Which limit is too tight by how much, and up to three flags that would fit, cheapest first."""
     budget = request.budget_usd_per_month
-    shortfalls = list(main.solution.shortfalls)
+    shortfalls = [_in_words(shortfall) for shortfall in main.solution.shortfalls]
     if not shortfalls and cheapest is not None and budget is not None and cheapest.usd_per_month > budget:
         shortfalls = [
             Shortfall(limit="budget", needed=float(cheapest.usd_per_month), available=float(budget), unit="USD/month")
@@ -266,12 +271,41 @@ def _remedies(
         for a in alternatives
         if a.fleet is not None and a.within_budget and a.kind in ("purchase_option", "precision", "include")
     ]
+    if cheapest is None:
+        ways += _slower(request)
     ways.sort(key=lambda way: (way.usd_per_month, way.flag))
     if cheapest is not None and budget is not None:
         ways = ways[: _MAX_SUGGESTIONS - 1]
         needed = math.ceil(cheapest.usd_per_month)
         ways.append(Suggestion(flag=f"--budget {needed}", usd_per_month=cheapest.usd_per_month))
     return shortfalls, ways[:_MAX_SUGGESTIONS]
+
+
+def _in_words(shortfall: Shortfall) -> Shortfall:
+    """The shortfall with the program's ids replaced by what a user knows."""
+    if shortfall.limit.startswith("no candidate serves "):
+        return replace(shortfall, limit="hardware that serves the requests within memory and SLO")
+    return shortfall
+
+
+def _slower(request: Request) -> Iterable[Suggestion]:
+    """For one workload that nothing on offer serves: the latency of what would, with one bound lifted at a time."""
+    if len(request.workloads) > 1:
+        return
+    workload, architecture = request.workloads[0]
+    for flag, slo in (
+        ("--ttft-ms", replace(workload.slo, ttft_ms=math.inf)),
+        ("--tpot-ms", replace(workload.slo, tpot_ms=math.inf)),
+    ):
+        lifted = replace(request, workloads=((replace(workload, slo=slo), architecture),))
+        fleet, within_budget = _desk(lifted).compare(lifted.offers)
+        if fleet is None or not within_budget:
+            continue
+        sized = [s for group in fleet.replicas for s in group.kind.by_shape if s is not None]
+        latencies = [s.ttft_ms.value if flag == "--ttft-ms" else s.tpot_ms.value for s in sized]
+        if latencies:
+            note = "the latency that the cheapest hardware then has"
+            yield Suggestion(flag=f"{flag} {math.ceil(max(latencies))}", usd_per_month=fleet.usd_per_month, note=note)
 
 
 def _proof(choice: Choice, request: Request) -> Proof:

@@ -8,6 +8,7 @@ import pytest
 from optimizer.plans.plan import Alternative, Plan
 from optimizer.plans.planner import Pool, plan
 from optimizer.program.problem import Limits
+from optimizer.workload.workload import SLO
 from providers.errors import NoUsablePrices, UsageError
 from providers.offers import Offer, PurchaseOption
 from tests.builders import TODAY, make_offer, make_request
@@ -160,6 +161,20 @@ def test_the_suggested_budget_is_enough_and_a_dollar_less_is_not() -> None:
     suggested = int(refused.suggestions[-1].flag.removeprefix("--budget "))
     assert plan(make_request(offer, rate=1, budget=suggested)).status == "optimal"
     assert plan(make_request(offer, rate=1, budget=suggested - 1)).status == "infeasible"
+
+
+def test_a_bound_on_latency_that_nothing_meets_is_answered_with_one_that_the_cheapest_meets() -> None:
+    offer = make_offer(gpu="L4", usd="0.7")
+    refused = plan(make_request(offer, rate=0.1, slo=SLO(ttft_ms=5, tpot_ms=200)))
+    assert refused.status == "infeasible"
+    assert [s.limit for s in refused.shortfalls] == ["hardware that serves the requests within memory and SLO"]
+    assert any("TTFT above the SLO" in reason for reason in refused.rejections)
+    (suggestion,) = refused.suggestions
+    flag, bound = suggestion.flag.split()
+    assert flag == "--ttft-ms"
+    followed = plan(make_request(offer, rate=0.1, slo=SLO(ttft_ms=float(bound), tpot_ms=200)))
+    assert followed.fleet is not None
+    assert followed.fleet.usd_per_month == suggestion.usd_per_month
 
 
 def test_there_are_at_most_three_suggestions_cheapest_first() -> None:
