@@ -1,112 +1,192 @@
-"""Turns an engine's name and an accelerator into the few constants that physics does not give, each with its source."""
+"""Turns an engine, an accelerator and a format into rates: physics times a few calibrated constants.
 
+The constants are in `data/calibration.csv`, written by `optimizer.sizing.calibrate` from the measurements that the
+project carries; their meaning is in `optimizer.sizing.constants`. A rate is always a product of named constants, so
+that a constant can be read, checked and refitted alone.
+"""
+
+import csv
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
 from typing import Final
 
+from optimizer.sizing.dtypes import WeightFormat, arithmetic, sixteen_bit_rate
+from optimizer.sizing.engines import EngineProfile
+from optimizer.workload.architecture import Architecture
 from providers.accelerators import Accelerator
-from providers.errors import UnknownName, nearest
+
+_REFERENCE_YEAR: Final = 2025.0
+"""Year of the engines that `overhead.layer_us.*` and `overhead.sequence_us.*` describe."""
+
+_MOST_BANDWIDTH: Final = 0.99
+_MOST_COMPUTE: Final = 0.95
+"""No calibration may pass the data sheet: shares are capped below 1."""
+
+_PCIE_PEER_GB_PER_S: Final = 32.0
+"""One direction of PCIe 4.0 x16: what peers reach through the root complex, whatever the slot promises beyond."""
+
+_OLD_ROCM_YEAR: Final = 2025.3
+"""Before this, vLLM on ROCm read the cache once per query head (no grouped-query kernel: measured 7 x on MI300X), and
+its matrices reached a fraction of what they do since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineProfile:
-    """An engine and its generation: how it uses memory, and what it costs per step.
+class Rates:
+    """What one accelerator does under one engine, in bytes, FLOPs and seconds; see `optimizer.sizing.steps`."""
 
-    `layer_us` is time per layer and step that neither bandwidth nor FLOP/s explains (launches, small kernels),
-    `sequence_us` per sequence and step (scheduling, sampling), `step_us` per step.
-    `max_sequences` and `batched_tokens` are the engine's defaults on a card below 70 GiB and from 70 GiB on.
-    """
-
-    name: str
-    layer_us: float
-    sequence_us: float
-    step_us: float
-    max_sequences: tuple[int, int]
-    batched_tokens: tuple[int, int]
-    memory_share: float | None
-    """Share of the card that the engine takes by default; None = of what is free after loading."""
-    process_gib: float
-    """CUDA context and library buffers of one process."""
-    communicator_gib: float
-    """Added per accelerator when a replica spans several."""
-    logit_bytes: float
-    """Peak bytes per (sequence x vocabulary entry) while sampling."""
-
-
-VLLM: Final = EngineProfile(
-    name="vllm",
-    layer_us=60.0,
-    sequence_us=10.0,
-    step_us=300.0,
-    max_sequences=(256, 1024),
-    batched_tokens=(2048, 8192),
-    memory_share=0.9,
-    process_gib=0.2,
-    communicator_gib=0.4,
-    # Measured start-up profiles: 4.76 GiB at 1,024 x 128,256, 5.56 at 1,024 x 151,936 (llm-d-planner, 2026), 1.26 at
-    # 256 x 128,256 (vllm pull request 10511, 2024-11): 37 to 39 bytes.
-    logit_bytes=38.5,
-)
-
-ENGINES: Final = {
-    "vllm": VLLM,
-    "sglang": VLLM,
-    "tensorrt-llm": VLLM,
-    "llama.cpp": EngineProfile(
-        name="llama.cpp",
-        layer_us=140.0,
-        sequence_us=10.0,
-        step_us=300.0,
-        max_sequences=(1, 1),
-        batched_tokens=(512, 512),
-        memory_share=None,
-        process_gib=0.4,
-        communicator_gib=0.1,
-        logit_bytes=4.0,
-    ),
-}
-
-BANDWIDTH_SHARE: Final = 0.82
-"""Share of the memory bandwidth that weights and cache are read at: fit of 2,726 published rows, 2026-11."""
-
-GEMM_SHARE: Final = 0.49
-"""Share of the dense peak that large matrix products reach: same fit."""
-
-SPREAD: Final = 1.6
-"""Half-width of the 80 % interval as a factor, until the residuals of the calibration replace it."""
-
-LARGE_CARD_GIB: Final = 70.0
-"""vLLM doubles and quadruples its defaults from this size on (EngineArgs, usage-context defaults)."""
+    weight_bytes_per_s: float
+    cache_bytes_per_s: float
+    dense_flops_per_s: float
+    expert_flops_per_s: float
+    head_flops_per_s: float
+    attention_flops_per_s: float
+    layer_s: float
+    sequence_s: float
+    step_s: float
+    serial_attention_s: float
+    sharpness: float
+    ramp_tokens: float
+    tile_tokens: float
+    allreduce_s: float
+    link_bytes_per_s: float
+    exchange_s: float
+    hand_over_s: float
+    stage_imbalance: float
 
 
-@cache
-def engine_profile(name: str) -> EngineProfile:
-    """The profile of an engine by name. Raises UnknownName."""
-    key = name.strip().lower()
-    if key not in ENGINES:
-        raise UnknownName("engine", name, nearest(key, ENGINES), f"known: {', '.join(ENGINES)}")
-    return ENGINES[key]
-
-
-def is_large(accelerator: Accelerator) -> bool:
-    """Whether engines take their large-card defaults."""
-    return accelerator.usable_memory_gib >= LARGE_CARD_GIB
-
-
-def allreduce_seconds(message_bytes: float, ranks: int, link: str, link_gb_per_s: float) -> float:
-    """One all-reduce of `message_bytes` over `ranks`: latency + 2 (n - 1) / n x bytes / (one direction of the link).
-
-    The ring bound of Thakur et al. (2005). NVLink-class links: 10 us and 70 % of the link; PCIe without peer
-    bridges: 30 us and 60 %, shared by pairs.
-    """
-    if ranks == 1:
-        return 0.0
-    volume = 2 * (ranks - 1) / ranks * message_bytes
-    if link in ("pcie", "none"):
-        return 30e-6 + volume / (0.6 * 1e9 * min(link_gb_per_s, 64.0) / 2)
-    return 10e-6 + volume / (0.7 * 1e9 * link_gb_per_s / 2)
+def device_class(accelerator: Accelerator) -> str:
+    """The group whose constants an accelerator takes: by architecture, and by kind of memory where it matters."""
+    architecture = accelerator.architecture
+    if accelerator.vendor == "AMD":
+        return "amd"
+    if accelerator.vendor == "Apple":
+        return "apple"
+    if accelerator.vendor != "NVIDIA":
+        return "other"
+    if architecture.startswith("Hopper"):
+        return "hopper"
+    if architecture.startswith("Ampere"):
+        return "ampere" if accelerator.memory_type.startswith("HBM") else "ampere_gddr"
+    if architecture.startswith("Ada"):
+        return "ada"
+    if architecture.startswith("Blackwell"):
+        return "blackwell" if accelerator.memory_type.startswith("HBM") else "blackwell_gddr"
+    return "older"
 
 
 def is_calibrated(accelerator: Accelerator) -> bool:
-    """Whether published measurements stand behind the estimates: GPUs yes; TPU, Trainium, Inferentia, Gaudi not yet."""
-    return accelerator.vendor in ("NVIDIA", "AMD")
+    """Whether measurements of its device class went into the constants (TPU, Trainium, Inferentia, Gaudi: none)."""
+    return device_class(accelerator) != "other"
+
+
+@cache
+def constants() -> Mapping[str, float]:
+    """The calibrated constants by name, in the unit that the name ends with."""
+    text = files("optimizer.sizing").joinpath("data/calibration.csv").read_text(encoding="utf-8")
+    return MappingProxyType({row["constant"]: float(row["value"]) for row in csv.DictReader(text.splitlines())})
+
+
+def rates(
+    accelerator: Accelerator,
+    link: str,
+    engine: EngineProfile,
+    fmt: WeightFormat,
+    model: Architecture,
+    known: Mapping[str, float] | None = None,
+) -> Rates:
+    """The rates of one accelerator for one model, format and engine. `known` replaces the shipped constants."""
+    k = constants() if known is None else known
+    kind = device_class(accelerator)
+    bandwidth = accelerator.memory_bandwidth_gb_per_s * 1e9
+    bandwidth *= min(
+        _MOST_BANDWIDTH, k["bandwidth.share"] * _own(k, "bandwidth.class", kind) * _own_part(k, accelerator)
+    )
+    dense, expert, head, attention = _compute(accelerator, engine, fmt, model, kind, k)
+    old_rocm = kind == "amd" and engine.year < _OLD_ROCM_YEAR
+    age = 1.0 if engine.family == "llama.cpp" else k["overhead.per_year"] ** (_REFERENCE_YEAR - engine.year)
+    reduce_s, link_rate = _links(accelerator, link, k)
+    serial = model.soft_capped and kind in ("ampere", "ampere_gddr", "ada") and engine.family == "vllm"
+    return Rates(
+        weight_bytes_per_s=bandwidth,
+        cache_bytes_per_s=bandwidth
+        * k["cache.share"]
+        / (k["cache.old_rocm"] if old_rocm and model.heads > model.kv_heads else 1.0),
+        dense_flops_per_s=dense,
+        expert_flops_per_s=expert,
+        head_flops_per_s=head,
+        attention_flops_per_s=attention,
+        layer_s=_own(k, "overhead.layer_us", engine.family) * _own(k, "overhead.class", kind) * age * 1e-6,
+        sequence_s=_own(k, "overhead.sequence_us", engine.family) * age * 1e-6,
+        step_s=k["overhead.step_us"] * 1e-6,
+        serial_attention_s=k["attention.serial_ns"] * 1e-9 if serial else 0.0,
+        sharpness=k["overlap.sharpness"],
+        ramp_tokens=k["compute.ramp_tokens"],
+        tile_tokens=k["experts.tile_tokens"],
+        allreduce_s=reduce_s,
+        link_bytes_per_s=link_rate,
+        exchange_s=k["experts.exchange_us"] * 1e-6,
+        hand_over_s=k["pipeline.hand_over_us"] * 1e-6,
+        stage_imbalance=0.0 if engine.family == "llama.cpp" else k["pipeline.imbalance"],
+    )
+
+
+def _own(known: Mapping[str, float], group: str, name: str) -> float:
+    """The constant of a group for one member; a member that was never measured takes the group's neutral value."""
+    key = f"{group}.{name}"
+    return known[key] if key in known else known[f"{group}.default"]
+
+
+def _own_part(known: Mapping[str, float], accelerator: Accelerator) -> float:
+    return known.get(f"bandwidth.part.{accelerator.name}", 1.0)
+
+
+def _compute(
+    accelerator: Accelerator,
+    engine: EngineProfile,
+    fmt: WeightFormat,
+    model: Architecture,
+    kind: str,
+    k: Mapping[str, float],
+) -> tuple[float, float, float, float]:
+    """FLOP/s of dense matrices, of experts, of the output matrix and of attention.
+
+    16-bit parts of a quantised model (output matrix, attention of MXFP4 and NVFP4 mixtures) run at the 16-bit rate.
+    llama.cpp accumulates in 16 bit, which doubles the rate of GeForce cards, and dequantises in its own kernels.
+    """
+    key, peak = arithmetic(accelerator, fmt)
+    sixteen = sixteen_bit_rate(accelerator)
+    part = k.get(f"compute.part.{accelerator.name}", 1.0)
+    if kind == "amd" and engine.year < _OLD_ROCM_YEAR:
+        part *= k["compute.old_rocm"]
+    share16 = _own(k, "compute.16bit", kind)
+    if engine.family == "llama.cpp":
+        doubled = 2.0 if accelerator.name.startswith("RTX") and "FP32-accumulate" in accelerator.notes else 1.0
+        share = share16 * k["compute.llamacpp"] * _own(k, "compute.llamacpp.class", kind) * doubled
+        rate = sixteen * min(_MOST_COMPUTE * doubled, share) * part
+        return rate, rate, rate, sixteen * k["attention.llamacpp"] * part
+    share = {"fp8": _own(k, "compute.8bit", kind), "int8": _own(k, "compute.8bit", kind)}.get(key, share16)
+    if key == "fp4":
+        share = _own(k, "compute.4bit", kind)
+    weight_only = key in ("16bit", "fp32") and fmt.linear_bits < 16
+    dense_share = share * (k["compute.weight_only"] if weight_only and not model.is_moe else 1.0)
+    dense = peak * min(_MOST_COMPUTE, dense_share) * part
+    if model.is_moe and fmt.compute == "fp4":
+        dense = sixteen * min(_MOST_COMPUTE, share16) * part
+    expert_share = share * (k["compute.weight_only"] if weight_only else 1.0) / k["compute.experts_slower"]
+    expert = peak * min(_MOST_COMPUTE, expert_share) * part
+    head = sixteen * min(_MOST_COMPUTE, share16) * part
+    return dense, expert, head, sixteen * k["attention.share"] * part
+
+
+def _links(accelerator: Accelerator, link: str, k: Mapping[str, float]) -> tuple[float, float]:
+    """Latency of one all-reduce in seconds, and bytes/s of one direction of the link as collectives reach it."""
+    one_way = accelerator.link_gb_per_s / 2
+    if link in ("nvlink", "ici", "neuronlink"):
+        return k["allreduce.nvlink_us"] * 1e-6, one_way * 1e9 * k["link.share"]
+    if link == "infinity_fabric":
+        return k["allreduce.infinity_fabric_us"] * 1e-6, one_way * 1e9 * k["link.share"]
+    slow = min(one_way, _PCIE_PEER_GB_PER_S)
+    return k["allreduce.pcie_us"] * 1e-6, slow * 1e9 * k["link.pcie_share"]

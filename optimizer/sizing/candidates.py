@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from optimizer.sizing.calibration import EngineProfile, engine_profile
 from optimizer.sizing.dtypes import (
     WeightFormat,
     auto_precisions,
@@ -12,9 +11,11 @@ from optimizer.sizing.dtypes import (
     unsupported_reason,
     weight_format,
 )
+from optimizer.sizing.engines import EngineProfile, engine_profile
+from optimizer.sizing.intervals import Estimate
 from optimizer.sizing.layout import Hardware, Layout, layouts
 from optimizer.sizing.memory import MemoryEstimate, estimate_memory
-from optimizer.sizing.serving import Estimate, batch_limit, largest_batch, operating_point, with_interval
+from optimizer.sizing.serving import batch_limit, largest_batch, operating_point, with_interval
 from optimizer.sizing.steps import step_costs
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import SLO, RequestShape
@@ -66,6 +67,7 @@ def size_candidates(
     engine: str = "vllm",
     context_tokens: int | None = None,
     gpu_memory_utilization: float | None = None,
+    prefix_cache_hit: float = 0.0,
 ) -> tuple[list[SizedCandidate], list[Rejection]]:
     """Every sensible layout x dtype of `model` on one instance of `hardware`.
 
@@ -89,7 +91,18 @@ def size_candidates(
                 model, hardware.accelerator, layout, fmt, kv_bytes, profile, gpu_memory_utilization
             )
             outcome = _candidate(
-                model, hardware, layout, fmt, kv_bytes, profile, memory, shape, slo, context_tokens, kv_precision
+                model,
+                hardware,
+                layout,
+                fmt,
+                kv_bytes,
+                profile,
+                memory,
+                shape,
+                slo,
+                context_tokens,
+                kv_precision,
+                prefix_cache_hit,
             )
             if isinstance(outcome, SizedCandidate):
                 candidates.append(outcome)
@@ -110,6 +123,7 @@ def _candidate(
     slo: SLO,
     context_tokens: int | None,
     kv_precision: str | None,
+    prefix_cache_hit: float,
 ) -> SizedCandidate | str:
     """The candidate, or the reason why it is none."""
     context = max(shape.total_tokens, context_tokens or 0)
@@ -121,11 +135,11 @@ def _candidate(
         return "KV cache of one request does not fit"
     costs = step_costs(model, hardware, layout, fmt, kv_bytes, engine)
     most = batch_limit(memory, shape, engine, hardware, layout)
-    batch = largest_batch(costs, shape, slo, most)
+    batch = largest_batch(costs, shape, slo, most, prefix_cache_hit)
     if batch == 0:
-        alone = operating_point(costs, shape, 1)
+        alone = operating_point(costs, shape, 1, prefix_cache_hit)
         return "TTFT above the SLO" if alone.ttft_ms > slo.ttft_ms else "TPOT above the SLO"
-    performance = with_interval(operating_point(costs, shape, batch))
+    performance = with_interval(operating_point(costs, shape, batch, prefix_cache_hit), hardware)
     return SizedCandidate(
         precision=fmt.name,
         kv_precision=kv_precision or "16-bit",

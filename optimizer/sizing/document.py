@@ -4,9 +4,10 @@ import math
 from typing import Any, Final
 
 from optimizer.sizing.dtypes import kv_bytes_per_element, weight_bytes, weight_format
+from optimizer.sizing.intervals import Estimate
 from optimizer.sizing.layout import Hardware, Layout
 from optimizer.sizing.memory import cache_cost
-from optimizer.sizing.serving import Estimate, ServingEstimate
+from optimizer.sizing.serving import ServingEstimate
 from optimizer.workload.architecture import Architecture
 from providers.units import GIB
 

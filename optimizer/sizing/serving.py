@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from optimizer.sizing.calibration import SPREAD, EngineProfile, engine_profile, is_large
+from optimizer.sizing.calibration import constants, device_class
 from optimizer.sizing.dtypes import (
     WeightFormat,
     auto_precisions,
@@ -12,21 +12,15 @@ from optimizer.sizing.dtypes import (
     unsupported_reason,
     weight_format,
 )
+from optimizer.sizing.engines import EngineProfile, engine_profile, sequence_limit
+from optimizer.sizing.intervals import Estimate, interval
 from optimizer.sizing.layout import Hardware, Layout, tensor_parallel_problem, valid_tensor_parallel
+from optimizer.sizing.load import served_overhead_s, steady
 from optimizer.sizing.memory import MemoryEstimate, estimate_memory
 from optimizer.sizing.steps import StepCosts, step_costs
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import SLO, RequestShape
 from providers.errors import InvalidValue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A predicted value and the 80 % interval that published measurements give it."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,35 +67,29 @@ class ServingEstimate:
     warnings: tuple[str, ...]
 
 
-def operating_point(costs: StepCosts, shape: RequestShape, batch: int) -> OperatingPoint:
-    """Steady state of continuous batching with `batch` requests running.
+def operating_point(costs: StepCosts, shape: RequestShape, batch: int, prefix_cache_hit: float = 0.0) -> OperatingPoint:
+    """Steady state of continuous batching with `batch` requests running and requests that arrive at random.
 
-    A request lives for its output steps and, between them, for the prefills of the others that start meanwhile:
-    T = out x step(batch) + batch x prefill; requests/s = batch / T; TPOT = (T - prefill) / out.
-    A new prompt waits on average for half a step and for prompts in front of it (a fifth of the batch's share).
+    `prefix_cache_hit` is the share of the prompt that need not be read. TTFT = HTTP and scheduling + prefill + wait.
     """
-    context = shape.input_tokens + shape.output_tokens / 2
-    step = costs.decode_s(batch, context)
-    lanes = costs.pp * costs.dp
-    prefill = costs.prefill_s(shape.input_tokens)
-    life = shape.output_tokens * step + max(1.0, batch / lanes) * prefill
-    requests = batch / life
-    waiting = 0.5 * step + 0.2 * (max(1.0, batch / lanes) - 1) * prefill * prefill / (prefill + step)
+    cached = shape.input_tokens * prefix_cache_hit
+    point = steady(costs, shape.input_tokens, shape.output_tokens, batch, cached)
+    ttft = served_overhead_s(shape.input_tokens, constants()) + point.prefill_s + point.open_wait_s()
     return OperatingPoint(
         batch=batch,
-        requests_per_s=requests,
-        output_tokens_per_s=requests * shape.output_tokens,
-        prefill_tokens_per_s=shape.input_tokens / prefill * lanes,
-        ttft_ms=(prefill + waiting) * 1e3,
-        tpot_ms=(life - prefill) / shape.output_tokens * 1e3,
+        requests_per_s=point.requests_per_s,
+        output_tokens_per_s=point.requests_per_s * shape.output_tokens,
+        prefill_tokens_per_s=(shape.input_tokens - cached) / point.prefill_s * costs.lanes,
+        ttft_ms=ttft * 1e3,
+        tpot_ms=point.tpot_s * 1e3,
     )
 
 
-def largest_batch(costs: StepCosts, shape: RequestShape, slo: SLO, most: int) -> int:
+def largest_batch(costs: StepCosts, shape: RequestShape, slo: SLO, most: int, prefix_cache_hit: float = 0.0) -> int:
     """The largest batch up to `most` whose TTFT and TPOT meet the SLO (both grow with the batch); 0 if none does."""
 
     def meets(batch: int) -> bool:
-        point = operating_point(costs, shape, batch)
+        point = operating_point(costs, shape, batch, prefix_cache_hit)
         return point.ttft_ms <= slo.ttft_ms and point.tpot_ms <= slo.tpot_ms
 
     if most < 1 or not meets(1):
@@ -118,25 +106,26 @@ def largest_batch(costs: StepCosts, shape: RequestShape, slo: SLO, most: int) ->
 def batch_limit(
     memory: MemoryEstimate, shape: RequestShape, engine: EngineProfile, hardware: Hardware, layout: Layout
 ) -> int:
-    """Running requests that memory and the engine's own limit allow: each holds its input and half of its output."""
-    held = shape.input_tokens + shape.output_tokens / 2
+    """Running requests that memory and the engine's own limit allow: each may come to hold its whole length."""
+    held = shape.input_tokens + shape.output_tokens
     fitting = memory.concurrency(held) * layout.dp
-    return min(fitting, engine.max_sequences[is_large(hardware.accelerator)] * layout.dp)
+    return min(fitting, sequence_limit(engine, hardware.accelerator) * layout.dp)
 
 
-def with_interval(point: OperatingPoint) -> Performance:
-    """The point with its calibrated 80 % intervals."""
+def with_interval(point: OperatingPoint, hardware: Hardware) -> Performance:
+    """The point with the calibrated 80 % intervals of its device class under load."""
+    kind = device_class(hardware.accelerator)
 
-    def around(value: float) -> Estimate:
-        return Estimate(value=value, low=value / SPREAD, high=value * SPREAD)
+    def around(value: float, metric: str) -> Estimate:
+        return interval(value, metric, kind, "loaded")
 
     return Performance(
         batch=point.batch,
-        requests_per_s=around(point.requests_per_s),
-        output_tokens_per_s=around(point.output_tokens_per_s),
-        prefill_tokens_per_s=around(point.prefill_tokens_per_s),
-        ttft_ms=around(point.ttft_ms),
-        tpot_ms=around(point.tpot_ms),
+        requests_per_s=around(point.requests_per_s, "throughput"),
+        output_tokens_per_s=around(point.output_tokens_per_s, "throughput"),
+        prefill_tokens_per_s=around(point.prefill_tokens_per_s, "throughput"),
+        ttft_ms=around(point.ttft_ms, "ttft"),
+        tpot_ms=around(point.tpot_ms, "tpot"),
     )
 
 
@@ -154,6 +143,7 @@ def size_serving(
     tp: int | None = None,
     pp: int | None = None,
     gpu_memory_utilization: float | None = None,
+    prefix_cache_hit: float = 0.0,
 ) -> ServingEstimate:
     """Sizes one model on `hardware.count` accelerators as one replica.
 
@@ -173,9 +163,11 @@ def size_serving(
     if verdict != "does_not_fit":
         costs = step_costs(model, hardware, layout, fmt, kv_bytes, profile)
         most = batch_limit(memory, shape, profile, hardware, layout)
-        batch = min(most, concurrency) if concurrency else largest_batch(costs, shape, slo or SLO(), most)
+        batch = (
+            min(most, concurrency) if concurrency else largest_batch(costs, shape, slo or SLO(), most, prefix_cache_hit)
+        )
         if batch >= 1:
-            performance = with_interval(operating_point(costs, shape, batch))
+            performance = with_interval(operating_point(costs, shape, batch, prefix_cache_hit), hardware)
     if verdict == "tight":
         warnings.append(
             f"little KV-cache headroom: {memory.kv_room_gib:.1f} GiB per accelerator, "

@@ -52,7 +52,9 @@ class Architecture:
     """A decoder's shape. Counts are parameters, `*_b` of the table is 10^9; tokens are tokens.
 
     `params_total` is the text stack; `params_vision` is an encoder that is loaded beside it. `experts` = 0 for a dense
-    model. `cache_groups` hold what attention keeps per token; `state_bytes` what recurrent layers keep per sequence.
+    model. `soft_capped` attention squashes its scores (Gemma 2). Engines take `max_position` x `rope_factor` as their
+    default longest context. `cache_groups` hold what attention keeps per token; `state_bytes` what recurrent layers
+    keep per sequence.
     """
 
     name: str
@@ -88,6 +90,8 @@ class Architecture:
     state_layers: int = 0
     state_bytes: int = 0
     params_vision: float = 0.0
+    soft_capped: bool = False
+    rope_factor: int = 1
     cache_groups: tuple[CacheGroup, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -290,6 +294,8 @@ def _architecture(row: Mapping[str, str]) -> Architecture:
         state_layers=whole("state_layers"),
         state_bytes=whole("state_layers") * whole("state_bytes_per_layer"),
         params_vision=float(row["vision_params_b"] or 0) * 1e9,
+        soft_capped=row["soft_capped"] == "yes",
+        rope_factor=whole("rope_factor") or 1,
         notes=(row["notes"],) if row["notes"] else (),
     )
     return replace(partial, cache_groups=cache_groups(partial, row["attention"]))

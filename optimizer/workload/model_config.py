@@ -143,6 +143,7 @@ def _shape(reader: _Reader, kind: str) -> Architecture:
         qk_rope_head_dim=rope,
         v_head_dim=reader.optional("v_head_dim") or 0,
         sliding_window=window,
+        soft_capped=bool(reader.config.get("attn_logit_softcapping")),
         full_attention_layers=full,
     )
 

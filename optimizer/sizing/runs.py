@@ -1,0 +1,332 @@
+"""Turns one published measurement into the run it was, and predicts it: throughput, TPOT, TTFT, latency."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from optimizer.sizing.calibration import constants
+from optimizer.sizing.dtypes import WeightFormat, kv_bytes_per_element, weight_format
+from optimizer.sizing.engines import EngineProfile, engine_profile, sequence_limit
+from optimizer.sizing.layout import Hardware, Layout
+from optimizer.sizing.load import served_overhead_s, steady
+from optimizer.sizing.memory import MemoryEstimate, estimate_memory
+from optimizer.sizing.steps import StepCosts, step_costs
+from optimizer.workload.architecture import Architecture, resolve_model
+from providers.accelerators import resolve
+from providers.errors import UsageError
+from providers.units import GIB
+
+_LEAST_ROOM_GIB = 0.3
+"""A run that was measured did fit: where the estimate leaves less room than this, this much is taken."""
+
+_USUAL_REQUESTS = 300
+"""Requests of a rate-limited benchmark whose notes do not tell (between the 200 and 500 of those that do)."""
+
+_SHORT_RUN_BATCH = 0.6
+"""Mean share of a short run's requests that are still running, when all were sent at once."""
+
+_REQUESTS = re.compile(r"(\d+)(?: ShareGPT)? (?:prompts|requests)")
+_SHORT_PROMPT, _SHORT_ANSWER = 8.0, 128.0
+"""Lengths of a decode speed whose source names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """One row of a table of measurements, understood. Times in seconds; None = not measured.
+
+    `kind`: `prompt` (only reading), `decode` (only writing, one sequence), `single` (one request at a time), `static`
+    (one batch from start to end), `closed` (fixed concurrency), `open` (random arrivals at a measured mean
+    concurrency), `rate` (random arrivals at an offered rate), `offline` (everything at once).
+    """
+
+    id: str
+    source: str
+    model: Architecture
+    hardware: Hardware
+    layout: Layout
+    fmt: WeightFormat
+    kv_bytes: float
+    engine: EngineProfile
+    kind: str
+    scenario: str
+    input_tokens: float
+    output_tokens: float
+    concurrency: float | None
+    rate: float | None
+    requests: int | None
+    served: bool
+    output_tokens_per_s: float | None
+    total_tokens_per_s: float | None
+    requests_per_s: float | None
+    ttft_s: float | None
+    tpot_s: float | None
+    latency_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPrediction:
+    """What the model says of a run, in the run's own quantities."""
+
+    output_tokens_per_s: float
+    total_tokens_per_s: float
+    requests_per_s: float
+    ttft_s: float
+    tpot_s: float
+    latency_s: float
+    batch: float
+
+
+class SkippedRun(UsageError):
+    """A row that cannot be predicted, with a short stable reason."""
+
+
+def read_run(row: Mapping[str, str]) -> MeasuredRun:
+    """The run of one row. Raises SkippedRun: unknown model or accelerator, unreadable lengths, nothing measured."""
+    try:
+        model = resolve_model(row["model"])
+    except UsageError as error:
+        raise SkippedRun("unknown model") from error
+    try:
+        accelerator = resolve(row["gpu"])
+    except UsageError as error:
+        raise SkippedRun("unknown accelerator") from error
+    try:
+        engine = engine_profile(row["engine"], row.get("engine_version", ""), _year(row.get("source_date", "")))
+    except UsageError as error:
+        raise SkippedRun("unknown engine") from error
+    fmt, kv_bytes = _formats(row, model, engine)
+    layout = _layout(row, model)
+    count = max(layout.accelerators, int(row.get("gpu_count") or 1))
+    link = "none" if layout.accelerators == 1 and count == 1 else _link(accelerator.link)
+    concurrency, rate = _load(row.get("concurrency_or_rate", ""))
+    input_tokens, output_tokens = _number(row, "input_tokens"), _number(row, "output_tokens")
+    if input_tokens is None or output_tokens is None:
+        if row.get("scenario") != "single_stream":
+            raise SkippedRun("no lengths")
+        input_tokens, output_tokens = _SHORT_PROMPT, _SHORT_ANSWER
+    if input_tokens <= 0 and output_tokens <= 0:
+        raise SkippedRun("no lengths")
+    found = _REQUESTS.search(row.get("notes", ""))
+    ttft, tpot = _seconds(row, "ttft_ms"), _seconds(row, "tpot_ms")
+    measured = (_number(row, "output_tok_per_s_total"), _number(row, "total_tok_per_s"), _number(row, "requests_per_s"))
+    if not any((*measured, ttft, tpot, _seconds(row, "latency_ms"))):
+        raise SkippedRun("nothing measured")
+    kind = _kind(row, input_tokens, output_tokens, concurrency, rate)
+    return MeasuredRun(
+        id=row.get("id", ""),
+        source=row.get("id", "").split("-")[0] or row.get("source", ""),
+        model=model,
+        hardware=Hardware(accelerator=accelerator, count=count, link=link),
+        layout=layout,
+        fmt=fmt,
+        kv_bytes=kv_bytes,
+        engine=engine,
+        kind=kind,
+        scenario=row.get("scenario", ""),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        concurrency=concurrency,
+        rate=rate,
+        requests=int(found[1]) if found else None,
+        served=kind not in ("prompt", "decode") and ttft is not None and (tpot is not None or kind != "single"),
+        output_tokens_per_s=measured[0],
+        total_tokens_per_s=measured[1],
+        requests_per_s=measured[2],
+        ttft_s=ttft,
+        tpot_s=tpot,
+        latency_s=_seconds(row, "latency_ms"),
+    )
+
+
+def memory_of(run: MeasuredRun) -> MemoryEstimate:
+    """The run's memory per accelerator."""
+    return estimate_memory(run.model, run.hardware.accelerator, run.layout, run.fmt, run.kv_bytes, run.engine)
+
+
+def batch_bound(run: MeasuredRun) -> float:
+    """Requests that memory and the engine's limit let run at once; a run that was measured ran at least one."""
+    memory = memory_of(run)
+    room = max(memory.kv_room_gib, _LEAST_ROOM_GIB) * GIB
+    held = memory.cache.bytes_for(run.input_tokens + run.output_tokens)
+    limit = sequence_limit(run.engine, run.hardware.accelerator)
+    return max(1.0, min(room / held if held else limit, limit) * run.layout.dp)
+
+
+def predict_run(run: MeasuredRun, bound: float, known: Mapping[str, float] | None = None) -> RunPrediction:
+    """The prediction of one run, `bound` being its `batch_bound`. `known` replaces the shipped constants."""
+    k = constants() if known is None else known
+    costs = step_costs(run.model, run.hardware, run.layout, run.fmt, run.kv_bytes, run.engine, k)
+    overhead = served_overhead_s(run.input_tokens, k) if run.served else 0.0
+    if run.kind == "prompt":
+        return _prompt_only(run, costs)
+    if run.kind in ("decode", "single"):
+        return _alone(run, costs, overhead)
+    if run.kind == "static":
+        return _static_batch(run, costs, bound, overhead)
+    if run.kind == "rate":
+        return _at_rate(run, costs, bound, overhead)
+    return _at_concurrency(run, costs, bound, overhead, k)
+
+
+def _prompt_only(run: MeasuredRun, costs: StepCosts) -> RunPrediction:
+    prefill = costs.prefill_s(run.input_tokens)
+    return _result(run, rate=1 / prefill, ttft=prefill, tpot=math.nan, latency=prefill, batch=1)
+
+
+def _alone(run: MeasuredRun, costs: StepCosts, overhead: float) -> RunPrediction:
+    """One request at a time: its prefill, then its steps; a pure decode speed counts the steps alone."""
+    step = costs.decode_s(1, run.input_tokens + run.output_tokens / 2)
+    prefill = costs.prefill_s(run.input_tokens) if run.input_tokens >= 1 else 0.0
+    latency = prefill + overhead + (run.output_tokens - 1) * step
+    if run.kind == "decode":
+        latency = run.output_tokens * step
+    return _result(run, rate=1 / latency, ttft=prefill + overhead, tpot=step, latency=latency, batch=1)
+
+
+def _static_batch(run: MeasuredRun, costs: StepCosts, bound: float, overhead: float) -> RunPrediction:
+    """All prompts first, then all output steps; more than fits runs in waves."""
+    wanted = run.concurrency or 1.0
+    batch = min(wanted, bound)
+    first = max(costs.prefill_s(run.input_tokens), batch / costs.lanes * costs.prompt_share_s(run.input_tokens))
+    step = costs.decode_s(batch, run.input_tokens + run.output_tokens / 2)
+    latency = (first + run.output_tokens * step) * wanted / batch
+    return _result(run, rate=wanted / latency, ttft=first + overhead, tpot=step, latency=latency, batch=batch)
+
+
+def _at_concurrency(
+    run: MeasuredRun, costs: StepCosts, bound: float, overhead: float, k: Mapping[str, float]
+) -> RunPrediction:
+    wanted = run.concurrency if run.concurrency is not None else bound
+    batch = min(wanted, bound)
+    if run.concurrency is None and run.requests is not None:
+        # A short run: the batch shrinks as requests end, on average to six tenths.
+        batch = max(1.0, min(batch, _SHORT_RUN_BATCH * run.requests))
+        wanted = batch
+    point = steady(costs, run.input_tokens, run.output_tokens, batch)
+    life = point.life_s + overhead
+    rate = batch / life
+    if run.concurrency is None and run.requests is not None:
+        rate = run.requests / (run.requests / rate + 0.5 * life)
+    if run.kind == "open":
+        wait = point.open_wait_s()
+    else:
+        share = k["serving.burst_share_offline" if run.kind == "offline" else "serving.burst_share"]
+        wait = share * point.others * (point.prompt_share_s + k["serving.arrival_ms"] * 1e-3)
+        wait += 0.5 * point.step_s if batch > 1 else 0.0
+    queue = max(0.0, wanted - batch) / rate
+    ttft = point.prefill_s + overhead + wait + queue
+    return _result(run, rate=rate, ttft=ttft, tpot=point.tpot_s, latency=life + queue, batch=batch)
+
+
+def _at_rate(run: MeasuredRun, costs: StepCosts, bound: float, overhead: float) -> RunPrediction:
+    """Random arrivals at an offered rate: the batch is rate x latency (Little), and short runs pay for their tail."""
+    rate = run.rate or 0.0
+    requests = float(run.requests or _USUAL_REQUESTS)
+    most = min(bound, requests)
+    batch = 1.0
+    for _ in range(16):
+        point = steady(costs, run.input_tokens, run.output_tokens, batch)
+        batch = 0.5 * batch + 0.5 * min(most, max(1.0, rate * (point.life_s + point.prefill_s)))
+    point = steady(costs, run.input_tokens, run.output_tokens, batch)
+    capacity = point.requests_per_s
+    latency = point.life_s + point.prefill_s + overhead
+    duration = requests / min(rate, capacity) + latency
+    ttft = point.prefill_s + overhead + point.open_wait_s()
+    if rate > capacity:
+        # The queue grows until the last request has come: half of its final length is the mean wait.
+        ttft += 0.5 * max(0.0, requests / capacity - requests / rate)
+    achieved = requests / duration
+    return _result(run, rate=achieved, ttft=ttft, tpot=point.tpot_s, latency=latency, batch=batch)
+
+
+def _result(run: MeasuredRun, *, rate: float, ttft: float, tpot: float, latency: float, batch: float) -> RunPrediction:
+    return RunPrediction(
+        output_tokens_per_s=rate * run.output_tokens,
+        total_tokens_per_s=rate * (run.input_tokens + run.output_tokens),
+        requests_per_s=rate,
+        ttft_s=ttft,
+        tpot_s=tpot,
+        latency_s=latency,
+        batch=batch,
+    )
+
+
+def _kind(
+    row: Mapping[str, str], input_tokens: float, output_tokens: float, concurrency: float | None, rate: float | None
+) -> str:
+    """How the run was driven, from what the row tells; a broken concurrency is a measured mean: arrivals are open."""
+    if output_tokens <= 1:
+        return "prompt"
+    if rate is not None:
+        return "rate"
+    scenario = row.get("scenario", "")
+    if scenario == "single_stream" or (concurrency is not None and concurrency <= 1):
+        pure = input_tokens <= 0 or (row.get("tpot_ms") and not row.get("ttft_ms") and not row.get("latency_ms"))
+        return "decode" if pure else "single"
+    whole = concurrency is None or float(concurrency).is_integer()
+    if scenario.startswith("offline"):
+        static = concurrency is not None and whole and not row.get("requests_per_s")
+        return "static" if static else "offline"
+    return "closed" if whole else "open"
+
+
+def _formats(row: Mapping[str, str], model: Architecture, engine: EngineProfile) -> tuple[WeightFormat, float]:
+    """Weights and cache as run; MXFP4-native mixtures keep their own format whatever the table calls 4 bit."""
+    name = row.get("weight_dtype") or model.native_dtype
+    try:
+        fmt = weight_format(name)
+        if fmt.compute == "fp4" and model.native_dtype == "mxfp4":
+            fmt = weight_format("mxfp4")
+        kv = row.get("kv_dtype") or ""
+        if not kv:
+            # TensorRT-LLM's FP8 and FP4 checkpoints carry an FP8 cache (ModelOpt's default); others keep 16 bit.
+            eight = engine.family == "tensorrt-llm" and fmt.compute in ("fp8", "fp4") and model.native_dtype != "mxfp4"
+            kv = "fp8" if eight else "auto"
+        return fmt, kv_bytes_per_element(kv)
+    except UsageError as error:
+        raise SkippedRun("unknown dtype") from error
+
+
+def _layout(row: Mapping[str, str], model: Architecture) -> Layout:
+    """The parallel degrees; TensorRT-LLM 1.0 tables leave `dp` blank where experts spread over attention-DP ranks."""
+    tp, pp = int(row.get("tp") or 1), int(row.get("pp") or 1)
+    dp = row.get("dp", "1")
+    if model.is_moe and dp == "" and "attention_dp" in row.get("notes", ""):
+        return Layout(tp=1, pp=pp, dp=tp, ep=tp)
+    degree = int(dp or 1)
+    return Layout(tp=tp, pp=pp, dp=degree, ep=degree if model.is_moe else 1)
+
+
+def _link(name: str) -> str:
+    """Two-way bridges do not span a node: between cards that only bridges join, collectives run over PCIe."""
+    return "pcie" if name.endswith("bridge") else name
+
+
+def _load(text: str) -> tuple[float | None, float | None]:
+    """Concurrency and offered rate of a `concurrency_or_rate` cell; neither for `inf` or a blank."""
+    cell = text.strip().lower()
+    if cell in ("", "inf"):
+        return None, None
+    number = float(cell.split()[0])
+    if not math.isfinite(number):
+        return None, None
+    return (None, number) if "req/s" in cell else (number, None)
+
+
+def _number(row: Mapping[str, str], key: str) -> float | None:
+    text = (row.get(key) or "").strip()
+    return float(text) if text else None
+
+
+def _seconds(row: Mapping[str, str], key: str) -> float | None:
+    value = _number(row, key)
+    return None if value is None else value / 1e3
+
+
+def _year(text: str) -> float | None:
+    """`2025-06` as a decimal year; a bare year counts from its first quarter's end."""
+    found = re.match(r"(\d{4})(?:-(\d{2}))?", text)
+    if not found:
+        return None
+    return int(found[1]) + ((int(found[2]) - 0.5) / 12 if found[2] else 0.25)
