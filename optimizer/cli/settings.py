@@ -19,9 +19,11 @@ _PROJECT_FILE: Final = "costopt.toml"
 def default_map(command_name: str, commands: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
     """Defaults by parameter name for one of the `commands` (name and loader), nearest source first served.
 
+    Of a group of commands (`prices`) the defaults of each member that has the option, by the member's name.
     Raises UnknownName for a key that is no option, UsageError for a file that is not TOML.
     """
-    parameters = _options(commands[command_name]())
+    command = commands[command_name]()
+    parameters = _options(command)
     defaults: dict[str, Any] = {}
     for path in (_user_file(), Path(_PROJECT_FILE)):
         defaults |= _from_file(path, command_name, commands, parameters)
@@ -29,7 +31,12 @@ def default_map(command_name: str, commands: Mapping[str, Callable[[], Any]]) ->
         value = os.environ.get(_PREFIX + flag.replace("-", "_").upper())
         if value:
             defaults[parameter.name] = value.split(",") if parameter.multiple else value
-    return defaults
+    if not _members(command):
+        return defaults
+    return {
+        name: {parameter.name: defaults[parameter.name] for parameter in member.params if parameter.name in defaults}
+        for name, member in _members(command).items()
+    }
 
 
 def now() -> datetime:
@@ -60,9 +67,16 @@ def _user_file() -> Path:
     return user_config_path("costopt", appauthor=False) / "config.toml"
 
 
+def _members(command: Any) -> Mapping[str, Any]:
+    """The commands of a group, by name; none for a plain command."""
+    members: Mapping[str, Any] = getattr(command, "commands", {})
+    return members
+
+
 def _options(command: Any) -> dict[str, Any]:
-    """A command's options by long flag without dashes."""
-    return {_flag(parameter): parameter for parameter in command.params if parameter.param_type_name == "option"}
+    """A command's options, or those of a group's members, by long flag without dashes."""
+    members = _members(command).values() or (command,)
+    return {_flag(option): option for one in members for option in one.params if option.param_type_name == "option"}
 
 
 def _from_file(

@@ -47,6 +47,14 @@ def test_a_command_reads_only_its_own_table(costopt: Command) -> None:
     assert context_of(costopt) == 1300
 
 
+def test_a_group_of_commands_reads_one_table_for_those_of_its_members_that_have_the_option(costopt: Command) -> None:
+    Path("costopt.toml").write_text('[prices]\nformat = "json"\nmax-age = "7d"\n', encoding="utf-8")
+    assert json.loads(costopt("prices", "status").out)["cache"]["max_age_days"] == 7
+    assert json.loads(costopt("prices", "history", "H100").out)["schema"] == "costopt.prices.history"
+    Path("costopt.toml").write_text("[prices]\nmax-agee = 7\n", encoding="utf-8")
+    assert "did you mean max-age?" in costopt("prices", "history", "H100").err
+
+
 def test_a_list_fills_a_repeatable_option(costopt: Command) -> None:
     Path("costopt.toml").write_text('provider = ["lambda", "gcp"]\n', encoding="utf-8")
     outcome = costopt("offers", "--gpu", "H100", "-f", "json")
