@@ -1,5 +1,6 @@
 """Turns Azure's retail prices, and the sizes that a subscription may use, into offers of Linux machines."""
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class Azure:
         context.progress("sizes of the subscription")
         from azure.core.exceptions import AzureError
 
+        logging.getLogger("azure").addHandler(logging.NullHandler())  # else its warnings go to stderr beside our note
         try:
             credential = self._credential(context.environment, client)
             return _list_sizes(client, credential, subscription, regions, context.limits.pages)

@@ -16,10 +16,13 @@ _VOLATILE: Final = frozenset({"StartTime", "EndTime", "StartDateRange", "EndDate
 _SECRET_NAME: Final = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|ACCOUNT|CLIENT|TENANT|SUBSCRIPTION|PROJECT")
 _SHORTEST_SECRET: Final = 6
 _SCRUBBED: Final = "SCRUBBED"
+_PROJECT: Final = "PROJECT"
+_ZERO_GUID: Final = "00000000-0000-0000-0000-000000000000"
+_GUID: Final = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 _ACCOUNTS: Final = (
-    (re.compile(r"(?<![\w.])\d{12}(?![\w.])"), "000000000000"),
-    (re.compile(r"(?i)(subscriptions/)[0-9a-f-]{36}"), r"\g<1>00000000-0000-0000-0000-000000000000"),
-    (re.compile(r"(projects/)[a-z][a-z0-9.:-]{4,}"), r"\g<1>PROJECT"),
+    (re.compile(r"(?<![\w.-])\d{12}(?![\w.])"), "000000000000"),
+    (re.compile(rf"(subscriptions/){_GUID.pattern}"), rf"\g<1>{_ZERO_GUID}"),
+    (re.compile(r"(projects/)[a-z][a-z0-9.:-]{4,}"), rf"\g<1>{_PROJECT}"),
 )
 """AWS account numbers, Azure subscriptions, Google projects."""
 
@@ -32,15 +35,12 @@ class Recorder:
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self.folder = folder
-        self._secrets = sorted(
-            (
-                value
-                for name, value in environment.items()
-                if _SECRET_NAME.search(name.upper()) and len(value) >= _SHORTEST_SECRET and not value.startswith("/")
-            ),
-            key=len,
-            reverse=True,
-        )
+        secrets = {
+            value: _stand_in(name, value)
+            for name, value in environment.items()
+            if _SECRET_NAME.search(name.upper()) and len(value) >= _SHORTEST_SECRET and not value.startswith("/")
+        }
+        self._secrets = sorted(secrets.items(), key=lambda secret: len(secret[0]), reverse=True)
         self._written: dict[str, int] = {}
         self._lock = Lock()
 
@@ -82,8 +82,8 @@ class Recorder:
         return path
 
     def _scrub(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, _SCRUBBED)
+        for secret, stand_in in self._secrets:
+            text = text.replace(secret, stand_in)
         for pattern, replacement in _ACCOUNTS:
             text = pattern.sub(replacement, text)
         return text
@@ -99,6 +99,13 @@ def signature(
         fields = parse_qsl(body, keep_blank_values=True)
         body = "&".join(sorted(f"{name}={value}" for name, value in fields if name not in _VOLATILE))
     return method, path, "&".join(pairs), headers.get("x-amz-target", ""), body
+
+
+def _stand_in(name: str, value: str) -> str:
+    """What is written for a secret: for an id something of its form, so that a replay can ask for it."""
+    if _GUID.fullmatch(value):
+        return _ZERO_GUID
+    return _PROJECT if "PROJECT" in name.upper() else _SCRUBBED
 
 
 def _allowed(headers: Mapping[str, str], names: frozenset[str]) -> dict[str, str]:

@@ -49,6 +49,10 @@ def parsed(data: Any, tally: Tally, sizes: Sizes | None = None) -> Answer:
     return tally.answer([], ["test"])
 
 
+def is_sign_in(asked: Asked) -> bool:
+    return any(part in asked.path for part in ("/oauth2/v2.0/token", "openid-configuration", "discovery/instance"))
+
+
 class AzureServer:
     """Retail prices, sign-in and resource SKUs of Azure, as far as the adapter asks for them."""
 
