@@ -1,6 +1,5 @@
 """Turns `COSTOPT_CACHE_URL` into the places of the price cache: its database and its file of current offers."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +53,8 @@ def _sqlite(path: Path) -> CacheLocation:
 
 def _postgresql(url: str) -> CacheLocation:
     """The compiled file of a team's database stands in each user's own cache directory, under a name of its own."""
+    import hashlib  # not on the way to a SQLite cache: start-up time
+
     digest = hashlib.sha256(_without_password(url).encode()).hexdigest()[:12]
     return CacheLocation(url=url, database=None, compiled=_user_cache() / f"postgresql-{digest}.offers.json")
 

@@ -2,17 +2,19 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 from pricing_cache.location import locate
 from tests.conftest import Command, Outcome
-from tests.providers.server import LocalServer, Replay, Served
+from tests.providers.server import HANG, LocalServer, Replay, Served
 
 KEY = "a-secret-key-of-lambda"
 H100 = "gpu_8x_h100_sxm5"
@@ -333,6 +335,23 @@ def test_every_format_is_printed_and_ends_with_a_line_end(
     outcome = costopt(*command, "-f", format_)
     assert outcome.code == 0
     assert outcome.out.endswith("\n")
+
+
+def test_an_interrupt_ends_a_refresh_at_once_although_a_host_hangs(costopt: Command, api: LambdaApi) -> None:
+    asked = Event()
+
+    def hang(_: object) -> Served:
+        asked.set()
+        return HANG
+
+    with LocalServer(hang).running() as server:
+        command = [sys.executable, "-m", "optimizer.cli.main", "refresh", "lambda"]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COSTOPT_LAMBDA_BASE_URL": server.url}
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert asked.wait(timeout=60)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output, errors) == (130, "", "costopt: interrupted\n")
 
 
 def test_processes_that_refresh_and_plan_at_once_disturb_nobody(costopt: Command, api: LambdaApi) -> None:
