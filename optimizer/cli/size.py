@@ -81,4 +81,5 @@ def size(
     if len(variants) > 1:
         others = ", ".join(variant.name for variant in variants[1:])
         sized = replace(sized, assumptions=(f"{gpu} is taken as {variants[0].name}, not {others}", *sized.assumptions))
-    write_result(size_output.render(architecture, hardware, sized, format_, requests=concurrency or 1), output)
+    requests = max(1, min(concurrency or 1, sized.max_concurrency))
+    write_result(size_output.render(architecture, hardware, sized, format_, requests=requests), output)

@@ -21,7 +21,7 @@ def render(model: Architecture, hardware: Hardware, sized: ServingEstimate, form
     if format_ == "csv":
         flat = dict(_flat(document))
         return csv_text(list(flat), [list(flat.values())])
-    parts = list(_parts(document))
+    parts = list(_parts(document, requests))
     return terminal(parts) if format_ == "table" else markdown(parts)
 
 
@@ -36,7 +36,7 @@ def _flat(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, obj
             yield f"{prefix}{key}", value
 
 
-def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
+def _parts(document: dict[str, Any], requests: int) -> Iterator[Table | str]:
     memory = document["memory"]
     where = f"{document['count']} x {document['accelerator']}"
     layout = f"TP {document['tensor_parallel']}, PP {document['pipeline_parallel']}"
@@ -47,7 +47,7 @@ def _parts(document: dict[str, Any]) -> Iterator[Table | str]:
         columns=("what", "GiB"),
         rows=[
             ("weights, whole model", _gib(memory["weights_gib"])),
-            (f"KV cache at {document['context_tokens']:,} tokens", _gib(memory["kv_cache_gib"])),
+            (f"KV cache of {requests:,} x {document['context_tokens']:,} tokens", _gib(memory["kv_cache_gib"])),
             ("activations, all accelerators", _gib(memory["activations_gib"])),
             ("overhead, all accelerators", _gib(memory["overhead_gib"])),
             ("total", _gib(memory["total_gib"])),

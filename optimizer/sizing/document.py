@@ -40,6 +40,7 @@ def size_document(model: Architecture, hardware: Hardware, sized: ServingEstimat
         "pipeline_parallel": sized.layout.pp,
         "context_tokens": sized.context_tokens,
         "headroom_tokens": sized.headroom_tokens,
+        "replicas": sized.replicas,
         "min_gpus": sized.min_gpus,
         "min_gpus_comfortable": sized.min_gpus_comfortable,
         "valid_tensor_parallel": list(sized.valid_tensor_parallel),

@@ -58,6 +58,8 @@ class ServingEstimate:
     context_tokens: int
     headroom_tokens: int
     max_concurrency: int
+    replicas: int | None
+    """Such replicas that the running requests asked for need; None when no number was asked for or nothing fits."""
     min_gpus: int | None
     min_gpus_comfortable: int | None
     valid_tensor_parallel: tuple[int, ...]
@@ -159,15 +161,20 @@ def size_serving(
     context = context_tokens or shape.total_tokens
     verdict = memory.verdict(context)
     smallest = smallest_counts(model, hardware, fmt, kv_bytes, profile, context, gpu_memory_utilization)
-    performance = None
+    performance, replicas = None, None
     if verdict != "does_not_fit":
         costs = step_costs(model, hardware, layout, fmt, kv_bytes, profile)
         most = batch_limit(memory, shape, profile, hardware, layout)
-        batch = (
-            min(most, concurrency) if concurrency else largest_batch(costs, shape, slo or SLO(), most, prefix_cache_hit)
-        )
+        if concurrency and most:
+            replicas = math.ceil(concurrency / most)
+            if replicas > 1:
+                warnings.append(f"one replica runs {most:,} such requests at once: {concurrency:,} take {replicas}")
+        best = largest_batch(costs, shape, slo or SLO(), most, prefix_cache_hit)
+        batch = min(most, concurrency or best or 1)
         if batch >= 1:
-            performance = with_interval(operating_point(costs, shape, batch, prefix_cache_hit), hardware)
+            point = operating_point(costs, shape, batch, prefix_cache_hit)
+            performance = with_interval(point, hardware)
+            warnings += _missed(point, slo or SLO())
     if verdict == "tight":
         warnings.append(
             f"little KV-cache headroom: {memory.kv_room_gib:.1f} GiB per accelerator, "
@@ -185,6 +192,7 @@ def size_serving(
         context_tokens=context,
         headroom_tokens=memory.max_context_tokens - context,
         max_concurrency=memory.concurrency(context),
+        replicas=replicas,
         min_gpus=smallest[0],
         min_gpus_comfortable=smallest[1],
         valid_tensor_parallel=valid_tensor_parallel(model, max(8, hardware.count)),
@@ -193,6 +201,15 @@ def size_serving(
         assumptions=(*notes, *model.notes, f"engine {profile.name}", "every figure is an estimate"),
         warnings=(*precision_notes(hardware.accelerator, fmt), *warnings),
     )
+
+
+def _missed(point: OperatingPoint, slo: SLO) -> list[str]:
+    """What of the SLO the operating point misses, as lines."""
+    return [
+        f"{name} of {value:,.0f} ms at batch {point.batch:,} is above the {bound:g} ms asked for"
+        for name, value, bound in (("TTFT", point.ttft_ms, slo.ttft_ms), ("TPOT", point.tpot_ms, slo.tpot_ms))
+        if value > bound
+    ]
 
 
 def smallest_counts(

@@ -39,7 +39,7 @@ def assert_refused(costopt: Command, *arguments: object, says: str, code: int = 
 
 UNKNOWN_NAMES = [
     (("plan", "--model", "70X", "--rate", "1"), "unknown model '70X'; did you mean 70B?"),
-    (("plan", "--model", "", "--rate", "1"), "unknown model ''"),
+    (("plan", "--model", "", "--rate", "1"), "no model: give --model"),
     (("plan", "--model", "Qwen/Qwen2.5-7.5B", "--rate", "1"), "did you mean Qwen/Qwen2.5-"),
     ((*PLAN, "--gpu", "H1000"), "unknown accelerator 'H1000'; did you mean "),
     ((*PLAN, "--gpu", "H100-40GB"), "known variants of that family: "),
@@ -125,7 +125,7 @@ def test_a_value_outside_its_domain_is_refused(costopt: Command, arguments: tupl
 
 
 USAGE = [
-    (("plan",), "Missing option '--model'"),
+    (("plan",), "no model: give --model, like --model 70B, or --workload FILE"),
     (("size", "--model", "8B"), "Missing option '--gpu'"),
     (("plan", "--model"), "'--model' requires an argument"),
     (("plan", "--modle", "8B"), "No such option: --modle"),
