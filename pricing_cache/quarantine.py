@@ -52,13 +52,15 @@ def judge(
 ) -> Verdict:
     """The verdict on an answer, given the prices in use from earlier answers and the types that the last one had.
 
-    `last_types_seen` None = there is no earlier answer. `accept` takes what the rules hold; what cannot be read stays
-    out in any case.
+    `last_types_seen` None = there is no earlier answer. Of its instance types only those count that this answer speaks
+    for: one that was asked for fewer regions is no broken one. `accept` takes what the rules hold; what cannot be read
+    stays out in any case.
     """
     listed, ambiguous = _by_key(answer.offers)
     suspicious = {key: found for key, offer in listed.items() if (found := _suspicion(offer, last_good.get(key)))}
     unusable = ambiguous | {key: Held(reason=UNREADABLE, offer=None) for key in answer.unreadable}
-    refusal = _refusal(answer, last_types_seen)
+    spoken_for = len({key.instance_type for key in last_good if answer.supersedes(key)})
+    refusal = _refusal(answer.instance_types_seen, min(last_types_seen or 0, spoken_for))
     held = unusable if accept else suspicious | unusable
     overridden = [f"{key}: {entry.reason}" for key, entry in suspicious.items() if key not in unusable]
     return Verdict(
@@ -98,12 +100,11 @@ def _by_key(offers: Iterable[Offer]) -> tuple[dict[OfferKey, Offer], dict[OfferK
     return listed, ambiguous
 
 
-def _refusal(answer: Answer, last_types_seen: int | None) -> str:
-    seen = answer.instance_types_seen
-    if seen == 0:
+def _refusal(types_seen: int, types_before: int) -> str:
+    if types_seen == 0:
         return "the answer has no accelerator instance type at all"
-    if last_types_seen and seen < SMALLEST_SHARE_OF_TYPES * last_types_seen:
-        return f"the answer has {seen} instance types, the last good one had {last_types_seen}"
+    if types_seen < SMALLEST_SHARE_OF_TYPES * types_before:
+        return f"the answer has {types_seen} instance types, the last good one had {types_before}"
     return ""
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing_cache.quarantine import Verdict, far_off_others, judge
-from providers.base import Answer
-from providers.offers import Offer
+from providers.base import Answer, Coverage
+from providers.offers import Offer, PurchaseOption
 from tests.pricing_cache.builders import make_answer, make_offer, make_type
 
 prices = st.decimals(min_value="0.08", max_value="480", places=4)
@@ -36,8 +36,19 @@ def test_no_capacity_is_an_answer() -> None:
 
 @pytest.mark.parametrize(("seen", "refused"), [(9, True), (10, False), (20, False), (40, False)])
 def test_fewer_than_half_of_the_last_good_answers_types_is_refused(seen: int, refused: bool) -> None:
-    found = verdict(make_answer(instance_types_seen=seen), types_seen=20)
+    before = [make_offer(f"machine-{number}") for number in range(20)]
+    found = verdict(make_answer(instance_types_seen=seen), *before, types_seen=20)
     assert bool(found.refusal) is refused
+
+
+def test_an_answer_for_fewer_regions_is_compared_with_what_was_there_in_those() -> None:
+    before = [
+        make_offer(f"machine-{number}", region="us-east-1" if number < 4 else "elsewhere") for number in range(20)
+    ]
+    part = Coverage(purchase_option=PurchaseOption.ON_DEMAND, regions=frozenset({"us-east-1"}))
+    answers = {seen: make_answer(instance_types_seen=seen, coverage=(part,)) for seen in (1, 2)}
+    refused = {seen: verdict(answer, *before, types_seen=20).refusal for seen, answer in answers.items()}
+    assert refused == {1: "the answer has 1 instance types, the last good one had 4", 2: ""}
 
 
 def test_a_first_answer_has_nothing_to_be_compared_with() -> None:
@@ -97,7 +108,8 @@ def test_the_same_row_twice_is_one_offer() -> None:
 
 def test_a_person_may_take_a_held_price_and_a_refused_answer_and_both_are_named() -> None:
     offer = make_offer(usd="240")
-    found = verdict(make_answer(offer, instance_types_seen=1), make_offer(usd="24"), types_seen=9, accept=True)
+    before = [make_offer(usd="24"), *(make_offer(f"machine-{number}") for number in range(8))]
+    found = verdict(make_answer(offer, instance_types_seen=1), *before, types_seen=9, accept=True)
     assert found.refusal == ""
     assert found.usable == {offer.key: offer}
     assert found.accepted == (
