@@ -288,6 +288,8 @@ def _coverage_row(run_id: int, part: Coverage) -> dict[str, Any]:
         "commitment_kind": part.commitment_kind.value if part.commitment_kind else None,
         "regions": part.regions,
         "instance_types": part.instance_types,
+        "except_types": part.except_types,
+        "zoned": part.zoned,
     }
 
 
@@ -367,17 +369,19 @@ def _offer(key: OfferKey, kind: InstanceType, row: RowMapping) -> Offer:
 
 def _coverage(connection: Connection, provider: str | None, last: int) -> dict[str, tuple[Coverage, ...]]:
     """What the stored runs of each provider spoke for, each part once."""
-    part = (COVERAGE.c.purchase_option, COVERAGE.c.commitment_kind, COVERAGE.c.regions, COVERAGE.c.instance_types)
-    query = select(RUNS.c.provider, *part).join(RUNS, RUNS.c.id == COVERAGE.c.run_id).where(RUNS.c.id <= last)
+    columns = [column for column in COVERAGE.columns if column is not COVERAGE.c.run_id]
+    query = select(RUNS.c.provider, *columns).join(RUNS, RUNS.c.id == COVERAGE.c.run_id).where(RUNS.c.id <= last)
     if provider is not None:
         query = query.where(RUNS.c.provider == provider)
     parts: dict[str, list[Coverage]] = {}
-    for seller, option, kind, regions, types in connection.execute(query.distinct()):
+    for seller, option, kind, regions, types, except_types, zoned in connection.execute(query.distinct()):
         found = Coverage(
             purchase_option=PurchaseOption(option),
             commitment_kind=CommitmentKind(kind) if kind else None,
             regions=regions,
             instance_types=types,
+            except_types=except_types,
+            zoned=zoned,
         )
         parts.setdefault(seller, []).append(found)
     return {seller: tuple(found) for seller, found in parts.items()}

@@ -121,6 +121,8 @@ COVERAGE: Final = Table(
     Column("commitment_kind", String),
     Column("regions", _Names),
     Column("instance_types", _Names),
+    Column("except_types", _Names, nullable=False),
+    Column("zoned", Boolean, nullable=False),
 )
 """What a stored run spoke for; NULL means every one."""
 

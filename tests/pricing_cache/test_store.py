@@ -77,6 +77,17 @@ def test_an_answer_says_nothing_about_options_and_regions_that_it_does_not_cover
     assert set(in_use(store)) == {spot.key, west.key}
 
 
+def test_what_an_answer_spoke_for_is_kept_whole(store: Store) -> None:
+    parts = (
+        Coverage(purchase_option=PurchaseOption.SPOT, regions=frozenset({"us-west-2"}), zoned=False),
+        Coverage(purchase_option=PurchaseOption.ON_DEMAND, except_types=frozenset({"ct4p-hightpu-4t"})),
+        Coverage(purchase_option=PurchaseOption.RESERVED_1Y, instance_types=frozenset({"a", "b"})),
+    )
+    keep_answer(store, make_answer(make_offer(), coverage=parts), at=NOW)
+    with store.reading() as connection:
+        assert set(read_state(connection, provider="lambda").coverage["lambda"]) == set(parts)
+
+
 def test_a_price_that_cannot_be_read_leaves_the_last_good_one_in_use(store: Store) -> None:
     offer = make_offer()
     keep_answer(store, make_answer(offer), at=NOW)
