@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import cache
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,7 @@ from providers.instance_types import describe, is_sold_on_demand
 from providers.offers import PROVIDERS, Commitment, CommitmentKind, InstanceType, Offer, OfferKey, PurchaseOption, Trait
 from providers.plausibility import implausible
 
-_FILE: Final = "data/snapshot.json"
+_FILE: Final = Path(__file__).with_name("data") / "snapshot.json"
 ORIGIN: Final = "shipped snapshot"
 
 _KINDS: Final = (
@@ -53,15 +52,14 @@ class _Quote:
 @cache
 def snapshot() -> OfferBook:
     """The offers that ship in the package. Raises CacheError when the file is damaged."""
-    with as_file(files("pricing_cache").joinpath(_FILE)) as path:
-        return read_offers(path, ORIGIN)
+    return read_offers(_FILE, ORIGIN)
 
 
 def snapshot_digest() -> str:
     """Tells one release's snapshot from another's."""
     import hashlib  # only where there is a cache to compare with: start-up time
 
-    return hashlib.sha256(files("pricing_cache").joinpath(_FILE).read_bytes()).hexdigest()[:16]
+    return hashlib.sha256(_FILE.read_bytes()).hexdigest()[:16]
 
 
 def parse_prices(provider: str, rows: Iterable[Row]) -> tuple[list[Offer], Counter[str]]:
@@ -218,6 +216,6 @@ def build(prices: Path, output: Path) -> dict[str, dict[str, int]]:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m pricing_cache.snapshot PRICES_DIR")
-    for seller, reasons in build(Path(sys.argv[1]), Path(__file__).parent / _FILE).items():
+    for seller, reasons in build(Path(sys.argv[1]), _FILE).items():
         for reason, rows in reasons.items():
             print(f"  {seller}: {rows} left out: {reason}")

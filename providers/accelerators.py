@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -71,7 +71,7 @@ class _Parsed:
 @cache
 def catalogue() -> Mapping[str, Accelerator]:
     """Every known variant by canonical name, in the order of the facts table."""
-    text = files("providers").joinpath("data/accelerators.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("data").joinpath("accelerators.csv").read_text(encoding="utf-8")
     return MappingProxyType({row["name"]: _accelerator(row) for row in csv.DictReader(text.splitlines())})
 
 

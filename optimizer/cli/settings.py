@@ -82,13 +82,17 @@ def _options(command: Any) -> dict[str, Any]:
 def _from_file(
     path: Path, command_name: str, commands: Mapping[str, Callable[[], Any]], parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    import tomllib
-
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    import tomllib  # only where there is a file: start-up time
+
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from None
     own = content.get(command_name, {})
     general = {key: value for key, value in content.items() if key not in commands}

@@ -6,10 +6,11 @@ that a constant can be read, checked and refitted alone.
 """
 
 import csv
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -27,6 +28,11 @@ _MOST_COMPUTE: Final = 0.95
 
 _PCIE_PEER_GB_PER_S: Final = 32.0
 """One direction of PCIe 4.0 x16: what peers reach through the root complex, whatever the slot promises beyond."""
+
+_BRIDGED_RANKS: Final = 2
+_NODE_RANKS: Final = 8
+_NETWORK_GB_PER_S: Final = 50.0
+"""One direction of a 400 Gbit/s port per accelerator, as HGX nodes have."""
 
 _OLD_ROCM_YEAR: Final = 2025.3
 """Before this, vLLM on ROCm read the cache once per query head (no grouped-query kernel: measured 7 x on MI300X), and
@@ -77,6 +83,11 @@ def device_class(accelerator: Accelerator) -> str:
     return "older"
 
 
+def is_geforce(accelerator: Accelerator) -> bool:
+    """Whether the card halves its tensor rate under 32-bit accumulation, as GeForce cards do (the table's notes)."""
+    return accelerator.name.startswith("RTX") and "FP32-accumulate" in accelerator.notes
+
+
 def is_calibrated(accelerator: Accelerator) -> bool:
     """Whether measurements of its device class went into the constants (TPU, Trainium, Inferentia, Gaudi: none)."""
     return device_class(accelerator) != "other"
@@ -85,19 +96,23 @@ def is_calibrated(accelerator: Accelerator) -> bool:
 @cache
 def constants() -> Mapping[str, float]:
     """The calibrated constants by name, in the unit that the name ends with."""
-    text = files("optimizer.sizing").joinpath("data/calibration.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("data").joinpath("calibration.csv").read_text(encoding="utf-8")
     return MappingProxyType({row["constant"]: float(row["value"]) for row in csv.DictReader(text.splitlines())})
 
 
 def rates(
     accelerator: Accelerator,
     link: str,
+    ranks: int,
     engine: EngineProfile,
     fmt: WeightFormat,
     model: Architecture,
     known: Mapping[str, float] | None = None,
 ) -> Rates:
-    """The rates of one accelerator for one model, format and engine. `known` replaces the shipped constants."""
+    """The rates of one accelerator for one model, format and engine, `ranks` of it joined by `link` in one replica.
+
+    `known` replaces the shipped constants.
+    """
     k = constants() if known is None else known
     kind = device_class(accelerator)
     bandwidth = accelerator.memory_bandwidth_gb_per_s * 1e9
@@ -107,7 +122,7 @@ def rates(
     dense, expert, head, attention = _compute(accelerator, engine, fmt, model, kind, k)
     old_rocm = kind == "amd" and engine.year < _OLD_ROCM_YEAR
     age = 1.0 if engine.family == "llama.cpp" else k["overhead.per_year"] ** (_REFERENCE_YEAR - engine.year)
-    reduce_s, link_rate = _links(accelerator, link, k)
+    reduce_s, link_rate = _links(accelerator, link, ranks, k)
     serial = model.soft_capped and kind in ("ampere", "ampere_gddr", "ada") and engine.family == "vllm"
     return Rates(
         weight_bytes_per_s=bandwidth,
@@ -163,7 +178,7 @@ def _compute(
         part *= k["compute.old_rocm"]
     share16 = _own(k, "compute.16bit", kind)
     if engine.family == "llama.cpp":
-        doubled = 2.0 if accelerator.name.startswith("RTX") and "FP32-accumulate" in accelerator.notes else 1.0
+        doubled = 2.0 if is_geforce(accelerator) else 1.0
         share = share16 * k["compute.llamacpp"] * _own(k, "compute.llamacpp.class", kind) * doubled
         rate = sixteen * min(_MOST_COMPUTE * doubled, share) * part
         return rate, rate, rate, sixteen * k["attention.llamacpp"] * part
@@ -174,19 +189,29 @@ def _compute(
     dense_share = share * (k["compute.weight_only"] if weight_only and not model.is_moe else 1.0)
     dense = peak * min(_MOST_COMPUTE, dense_share) * part
     if model.is_moe and fmt.compute == "fp4":
-        dense = sixteen * min(_MOST_COMPUTE, share16) * part
+        dense = sixteen * min(_MOST_COMPUTE, share16 / k["compute.experts_slower"]) * part
     expert_share = share * (k["compute.weight_only"] if weight_only else 1.0) / k["compute.experts_slower"]
     expert = peak * min(_MOST_COMPUTE, expert_share) * part
     head = sixteen * min(_MOST_COMPUTE, share16) * part
     return dense, expert, head, sixteen * k["attention.share"] * part
 
 
-def _links(accelerator: Accelerator, link: str, k: Mapping[str, float]) -> tuple[float, float]:
-    """Latency of one all-reduce in seconds, and bytes/s of one direction of the link as collectives reach it."""
+def _links(accelerator: Accelerator, link: str, ranks: int, k: Mapping[str, float]) -> tuple[float, float]:
+    """Latency of one all-reduce in seconds, and bytes/s of one direction of the link as collectives reach it.
+
+    Bridges join pairs: more ranks talk over PCIe. Beyond a node of eight, all but NVL72 racks and TPU pods use the
+    network. GeForce cards have no peer access: every hop goes through the host's memory.
+    """
     one_way = accelerator.link_gb_per_s / 2
+    if link == "nvlink_bridge" and ranks <= _BRIDGED_RANKS:
+        link = "nvlink"
+    if ranks > _NODE_RANKS and link != "ici" and not accelerator.name.startswith(("GB200", "GB300")):
+        return k["allreduce.network_us"] * 1e-6, _NETWORK_GB_PER_S * 1e9 * k["link.share"]
     if link in ("nvlink", "ici", "neuronlink"):
         return k["allreduce.nvlink_us"] * 1e-6, one_way * 1e9 * k["link.share"]
     if link == "infinity_fabric":
         return k["allreduce.infinity_fabric_us"] * 1e-6, one_way * 1e9 * k["link.share"]
     slow = min(one_way, _PCIE_PEER_GB_PER_S)
+    if is_geforce(accelerator):
+        return k["allreduce.host_us"] * math.log2(max(2, ranks)) * 1e-6, slow * 1e9 * k["link.pcie_share"]
     return k["allreduce.pcie_us"] * 1e-6, slow * 1e9 * k["link.pcie_share"]

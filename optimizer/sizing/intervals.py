@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -65,7 +65,7 @@ def load_group(kind: str) -> str:
 
 @cache
 def _table() -> Mapping[tuple[str, str, str], tuple[float, float]]:
-    text = files("optimizer.sizing").joinpath("data/intervals.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("data").joinpath("intervals.csv").read_text(encoding="utf-8")
     return MappingProxyType(
         {
             (row["metric"], row["device_class"], row["load"]): (float(row["low"]), float(row["high"]))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -249,7 +249,7 @@ def _ids_by_lower() -> Mapping[str, str]:
 
 
 def _rows(name: str) -> Iterable[dict[str, str]]:
-    text = files("optimizer.workload").joinpath("data", name).read_text(encoding="utf-8")
+    text = Path(__file__).with_name("data").joinpath(name).read_text(encoding="utf-8")
     return csv.DictReader(text.splitlines())
 
 
