@@ -19,6 +19,8 @@ from pricing_cache.schema import OBSERVATIONS
 from pricing_cache.store import open_for_reading
 from tests.pricing_cache.refreshing import LOWEST_USD, prices_in_use
 
+pytestmark = pytest.mark.shipped_snapshot  # the processes that are started read it too
+
 ROOT = Path(__file__).parents[2]
 OFFERS = 500
 LONGEST_LIFE_S = 0.25

@@ -99,6 +99,7 @@ def test_an_offer_that_is_gone_stays_gone_after_later_refreshes_of_other_parts(l
     assert of_provider(load_current(location), "gcp") == set()
 
 
+@pytest.mark.shipped_snapshot
 def test_the_compiled_file_is_read_without_a_database_layer(sqlite_location: CacheLocation) -> None:
     keep(sqlite_location, make_offer())
     rebuild(sqlite_location)
@@ -183,7 +184,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 def test_no_order_of_writes_copies_and_damage_makes_the_planner_read_other_than_the_database(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, steps: list[str]
@@ -243,6 +244,7 @@ print(book.header["generation"], "cannot be written" in book.header["warnings"][
 """
 
 
+@pytest.mark.shipped_snapshot
 def test_a_cache_in_a_folder_that_its_reader_cannot_write_is_read_with_a_warning() -> None:
     folder = Path(tempfile.mkdtemp(prefix="costopt-read-only-"))
     place = locate({"COSTOPT_CACHE_URL": f"sqlite:///{folder}/prices.sqlite"})
