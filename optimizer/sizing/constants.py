@@ -109,6 +109,10 @@ KINDS: Final = (
         prefix="allreduce.infinity_fabric_us", meaning="us per all-reduce over Infinity Fabric", start=20, doubt=1.65
     ),
     ConstantKind(prefix="allreduce.pcie_us", meaning="us per all-reduce over PCIe", start=40, doubt=1.65),
+    ConstantKind(
+        prefix="allreduce.host_us", meaning="us per hop of an all-reduce through host memory", start=40, doubt=1.65
+    ),
+    ConstantKind(prefix="allreduce.network_us", meaning="us per all-reduce between nodes", start=40, doubt=1.65),
     ConstantKind(prefix="link.share", meaning="share of NVLink-class bandwidth", start=0.5, doubt=1.5),
     ConstantKind(prefix="link.pcie_share", meaning="share of PCIe bandwidth between peers", start=0.4, doubt=1.5),
     ConstantKind(prefix="pipeline.hand_over_us", meaning="us per hand-over between stages", start=50, doubt=2.0),
@@ -127,6 +131,12 @@ KINDS: Final = (
     ),
     ConstantKind(
         prefix="serving.burst_share_offline", meaning="the same when all requests come at once", start=0.3, doubt=1.65
+    ),
+    ConstantKind(
+        prefix="serving.backlog_share",
+        meaning="share of an overloaded run's backlog that the mean first token waits for",
+        start=0.5,
+        doubt=1.65,
     ),
     ConstantKind(
         prefix="serving.arrival_ms", meaning="ms that a burst needs per request to arrive", start=1, doubt=2.0

@@ -13,7 +13,7 @@ from optimizer.sizing.load import served_overhead_s, steady
 from optimizer.sizing.memory import MemoryEstimate, estimate_memory
 from optimizer.sizing.steps import StepCosts, step_costs
 from optimizer.workload.architecture import Architecture, resolve_model
-from providers.accelerators import resolve
+from providers.accelerators import Accelerator, resolve
 from providers.errors import UsageError
 from providers.units import GIB
 
@@ -27,6 +27,8 @@ _SHORT_RUN_BATCH = 0.6
 """Mean share of a short run's requests that are still running, when all were sent at once."""
 
 _REQUESTS = re.compile(r"(\d+)(?: ShareGPT)? (?:prompts|requests)")
+_BRIDGED = ("A100", "A800", "H100", "H200", "A30")
+
 _SHORT_PROMPT, _SHORT_ANSWER = 8.0, 128.0
 """Lengths of a decode speed whose source names none."""
 
@@ -98,7 +100,7 @@ def read_run(row: Mapping[str, str]) -> MeasuredRun:
     fmt, kv_bytes = _formats(row, model, engine)
     layout = _layout(row, model)
     count = max(layout.accelerators, int(row.get("gpu_count") or 1))
-    link = "none" if layout.accelerators == 1 and count == 1 else _link(accelerator.link)
+    link = "none" if layout.accelerators == 1 and count == 1 else _link(accelerator)
     concurrency, rate = _load(row.get("concurrency_or_rate", ""))
     input_tokens, output_tokens = _number(row, "input_tokens"), _number(row, "output_tokens")
     if input_tokens is None or output_tokens is None:
@@ -165,7 +167,7 @@ def predict_run(run: MeasuredRun, bound: float, known: Mapping[str, float] | Non
     if run.kind == "static":
         return _static_batch(run, costs, bound, overhead)
     if run.kind == "rate":
-        return _at_rate(run, costs, bound, overhead)
+        return _at_rate(run, costs, bound, overhead, k)
     return _at_concurrency(run, costs, bound, overhead, k)
 
 
@@ -219,7 +221,9 @@ def _at_concurrency(
     return _result(run, rate=rate, ttft=ttft, tpot=point.tpot_s, latency=life + queue, batch=batch)
 
 
-def _at_rate(run: MeasuredRun, costs: StepCosts, bound: float, overhead: float) -> RunPrediction:
+def _at_rate(
+    run: MeasuredRun, costs: StepCosts, bound: float, overhead: float, k: Mapping[str, float]
+) -> RunPrediction:
     """Random arrivals at an offered rate: the batch is rate x latency (Little), and short runs pay for their tail."""
     rate = run.rate or 0.0
     requests = float(run.requests or _USUAL_REQUESTS)
@@ -234,8 +238,8 @@ def _at_rate(run: MeasuredRun, costs: StepCosts, bound: float, overhead: float) 
     duration = requests / min(rate, capacity) + latency
     ttft = point.prefill_s + overhead + point.open_wait_s()
     if rate > capacity:
-        # The queue grows until the last request has come: half of its final length is the mean wait.
-        ttft += 0.5 * max(0.0, requests / capacity - requests / rate)
+        # The queue grows until the last request has come; what it is then is the backlog.
+        ttft += k["serving.backlog_share"] * max(0.0, requests / capacity - requests / rate)
     achieved = requests / duration
     return _result(run, rate=achieved, ttft=ttft, tpot=point.tpot_s, latency=latency, batch=batch)
 
@@ -298,9 +302,10 @@ def _layout(row: Mapping[str, str], model: Architecture) -> Layout:
     return Layout(tp=tp, pp=pp, dp=degree, ep=degree if model.is_moe else 1)
 
 
-def _link(name: str) -> str:
-    """Two-way bridges do not span a node: between cards that only bridges join, collectives run over PCIe."""
-    return "pcie" if name.endswith("bridge") else name
+def _link(accelerator: Accelerator) -> str:
+    """Data-centre cards are sold in bridged pairs; workstation and consumer cards mostly without their bridge."""
+    bridged = accelerator.name.startswith(_BRIDGED) or accelerator.link != "nvlink_bridge"
+    return accelerator.link if bridged else "pcie"
 
 
 def _load(text: str) -> tuple[float | None, float | None]:

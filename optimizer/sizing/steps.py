@@ -120,7 +120,7 @@ def step_costs(
     All-reduce twice a layer: latency + 2 (n - 1) / n x 2 bytes x hidden over one direction of the link (ring bound).
     Experts over data-parallel ranks: every rank gathers all tokens and scatters its sums, (n - 1) x 4 bytes x hidden.
     """
-    r = rates(hardware.accelerator, hardware.link, engine, fmt, model, known)
+    r = rates(hardware.accelerator, hardware.link, layout.tp * layout.dp, engine, fmt, model, known)
     parts = weight_bytes(model, fmt)
     tp, pp, dp, layers, hidden = layout.tp, layout.pp, layout.dp, model.layers, model.hidden_size
     active_experts = model.params_experts * model.experts_per_token / model.experts if model.experts else 0.0

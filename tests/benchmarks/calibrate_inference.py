@@ -26,6 +26,7 @@ from optimizer.sizing.runs import MeasuredRun, RunPrediction, SkippedRun, batch_
 
 DATA = Path(__file__).parents[2] / "optimizer" / "sizing" / "data"
 ENOUGH_ROWS = 60
+FEW_REQUESTS = 16
 METRICS = ("throughput", "tpot", "ttft")
 WEIGHTS = {"throughput": 1.0, "tpot": 0.8, "ttft": 0.35}
 SOFTNESS = 0.15
@@ -235,6 +236,48 @@ def write_intervals(runs: Sequence[MeasuredRun], errors: np.ndarray) -> None:
         writer.writerows(interval_rows(runs, errors))
 
 
+def left_out_rows(runs: Sequence[MeasuredRun], errors: np.ndarray) -> Iterator[list[object]]:
+    """Errors of each source under constants and intervals that had not seen it, and of all sources together."""
+    sources = np.array([run.source for run in runs])
+    few = np.array([run.concurrency is not None and run.concurrency <= FEW_REQUESTS for run in runs])
+    held = covered(runs, errors, sources)
+    for column, metric in enumerate((*METRICS, "ttft up to 16 requests")):
+        c = min(column, len(METRICS) - 1)
+        chosen = few if column == len(METRICS) else np.ones(len(runs), bool)
+        for source in ("all", *dict.fromkeys(sources)):
+            mask = chosen & np.isfinite(errors[:, c]) & ((sources == source) | (source == "all"))
+            if mask.any():
+                sizes = np.abs(np.exp(errors[mask, c]) - 1) * 100
+                bias = np.exp(np.median(errors[mask, c]))
+                figures = (np.median(sizes), np.percentile(sizes, 90), bias, held[mask, c].mean())
+                yield [metric, source, int(mask.sum()), *(f"{figure:.3g}" for figure in figures)]
+
+
+def covered(runs: Sequence[MeasuredRun], errors: np.ndarray, sources: np.ndarray) -> np.ndarray:
+    """Whether the interval that the other sources give holds the measurement, by run and metric."""
+    held = np.zeros(errors.shape, bool)
+    for source in dict.fromkeys(sources):
+        others = np.flatnonzero(sources != source)
+        table = {
+            (row[0], row[1], row[2]): (float(str(row[4])), float(str(row[5])))
+            for row in interval_rows([runs[i] for i in others], errors[others])
+        }
+        for i in np.flatnonzero(sources == source):
+            kind, load = device_class(runs[i].hardware.accelerator), load_group(runs[i].kind)
+            for c, metric in enumerate(METRICS):
+                keys = [(metric, kind, load), (metric, "all", load), (metric, "all", "all")]
+                low, high = next(table[key] for key in keys if key in table)
+                held[i, c] = low <= np.exp(-errors[i, c]) <= high
+    return held
+
+
+def write_left_out(runs: Sequence[MeasuredRun], errors: np.ndarray) -> None:
+    with (DATA / "left_out.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["metric", "source", "rows", "median_pct", "p90_pct", "bias", "interval_coverage"])
+        writer.writerows(left_out_rows(runs, errors))
+
+
 def carry(table: Path, name: str, columns: Sequence[str]) -> None:
     """Packs the columns that predictions read; of the notes only what they read of them."""
     with table.open(newline="", encoding="utf-8") as file:
@@ -274,8 +317,10 @@ def main() -> None:
         print("leaving one source out")
         for line in report(fit, errors):
             print(line)
+        np.save("left_out_errors.npy", errors)
         if options.write:
             write_intervals(runs, errors)
+            write_left_out(runs, errors)
 
 
 if __name__ == "__main__":
