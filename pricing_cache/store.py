@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspect, select, text, update
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, inspect, select, text, update
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError
 
 from pricing_cache.location import CacheLocation
@@ -140,7 +140,8 @@ def open_for_reading(location: CacheLocation) -> Store:
 
 def _sqlite_engine(path: Path) -> Engine:
     """WAL, so that readers never wait; a full sync, so that what was reported as stored survives a power cut."""
-    engine = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S})
+    url = URL.create("sqlite", database=str(path))  # a path may hold what means something in an URL
+    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": BUSY_TIMEOUT_S})
 
     @event.listens_for(engine, "connect")
     def _connected(connection: sqlite3.Connection, _record: object) -> None:

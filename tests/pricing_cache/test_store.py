@@ -233,6 +233,27 @@ def test_a_file_that_is_no_cache_is_left_alone_and_the_error_names_the_way_out(
     assert path.read_bytes() == before
 
 
+def test_a_path_may_hold_what_means_something_in_an_url(tmp_path: Path) -> None:
+    location = locate({"COSTOPT_CACHE_URL": f"sqlite:///{tmp_path}/a b?c=d#e%20f/prices.sqlite"})
+    with open_store(location) as store:
+        keep_answer(store, make_answer(make_offer()), at=NOW)
+    assert (tmp_path / "a b?c=d#e%20f" / "prices.sqlite").exists()
+    with open_for_reading(location) as store:
+        assert len(in_use(store)) == 1
+    assert read_stamp(location) is not None
+
+
+def test_a_database_that_was_damaged_is_an_error_with_the_way_out(sqlite_location: CacheLocation) -> None:
+    path = sqlite_location.database
+    assert path is not None
+    with open_store(sqlite_location) as store:
+        keep_answer(store, make_answer(*(make_offer(f"machine-{number}") for number in range(500))), at=NOW)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CacheError, match="malformed; move the file away"), open_store(sqlite_location) as store:
+        in_use(store)
+
+
 def test_other_tables_in_a_teams_database_do_not_matter(postgresql_location: CacheLocation) -> None:
     import psycopg
 
