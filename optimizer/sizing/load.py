@@ -46,23 +46,44 @@ class Steady:
         return half_step + busy * self.prompt_share_s / (2 * (1 - busy))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """What one prompt takes, whatever the batch: seconds alone, and seconds that it adds to running steps."""
+
+    prefill_s: float
+    share_s: float
+
+
+def prompt_of(costs: StepCosts, input_tokens: float, cached_tokens: float = 0.0) -> Prompt:
+    """The prompt of `input_tokens`, of which `cached_tokens` are in the prefix cache."""
+    read_tokens = input_tokens - cached_tokens
+    return Prompt(
+        prefill_s=costs.prefill_s(read_tokens, cached_tokens), share_s=costs.prompt_share_s(read_tokens, cached_tokens)
+    )
+
+
 def steady(
-    costs: StepCosts, input_tokens: float, output_tokens: float, batch: float, cached_tokens: float = 0.0
+    costs: StepCosts,
+    input_tokens: float,
+    output_tokens: float,
+    batch: float,
+    cached_tokens: float = 0.0,
+    prompt: Prompt | None = None,
 ) -> Steady:
     """Continuous batching with `batch` requests running; `cached_tokens` of each prompt are in the prefix cache.
 
     A request lives for its output steps and, between them, for the prompts of the others that start meanwhile:
     life = out x step(batch) + batch / lanes x prompt share, the cache read at the mean length in + out / 2.
+    `prompt` spares its computation where many batches are tried.
     """
+    prompt = prompt or prompt_of(costs, input_tokens, cached_tokens)
     step = costs.decode_s(batch, input_tokens + output_tokens / 2)
-    read_tokens = input_tokens - cached_tokens
-    share = costs.prompt_share_s(read_tokens, cached_tokens)
     return Steady(
         batch=batch,
         step_s=step,
-        prompt_share_s=share,
-        prefill_s=costs.prefill_s(read_tokens, cached_tokens),
-        life_s=output_tokens * step + max(1.0, batch / costs.lanes) * share,
+        prompt_share_s=prompt.share_s,
+        prefill_s=prompt.prefill_s,
+        life_s=output_tokens * step + max(1.0, batch / costs.lanes) * prompt.share_s,
         output_tokens=output_tokens,
         lanes=costs.lanes,
     )
