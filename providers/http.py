@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _RETRIED: Final = frozenset({408, 429, 500, 502, 503, 504})
 _FIRST_WAIT_S: Final = 1.0
-_CHUNK_BYTES: Final = 64 * 1024
+_CHUNK_BYTES: Final = 32 * 1024
 _LONGEST_LINE_BYTES: Final = 1024 * 1024
 _ABOUT_THE_TRANSFER: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
 _SIGN_IN_HOSTS: Final = frozenset({"login.microsoftonline.com", "oauth2.googleapis.com"})
@@ -152,16 +152,15 @@ class Client:
         params: Params = (),
         headers: Mapping[str, str] | None = None,
         payload: object = None,
-        accepted: frozenset[int] = frozenset({200}),
         hint: str = "",
     ) -> Any:
-        """The decoded JSON of a reply whose status is `accepted`; numbers with a point are Decimal.
+        """The decoded JSON of a reply of status 200; numbers with a point are Decimal.
 
         `hint` says what the user can do about a refusal (401, 403).
         """
         body = None if payload is None else json.dumps(payload).encode()
         reply = self.send(method, url, params=params, headers=headers, body=body)
-        if reply.status not in accepted:
+        if reply.status != 200:
             raise self._refusal(reply.status, hint)
         return self.decode(reply)
 
@@ -183,7 +182,6 @@ class Client:
         params: Params = (),
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
-        attempts: int | None = None,
     ) -> Reply:
         """The reply of any status after retries of what another attempt may cure (network, 408, 429, 5xx)."""
 
@@ -195,7 +193,7 @@ class Client:
                 raise _Retry(f"HTTP status {reply.status}", _retry_after(reply.headers, self._context.now))
             return reply
 
-        return self._retrying(once, attempts)
+        return self._retrying(once)
 
     def lines(
         self,
@@ -225,7 +223,7 @@ class Client:
                 self._record("GET", url, (), None, None, Reply(200, headers, "\n".join(kept).encode()))
                 return result
 
-        return self._retrying(once, None)
+        return self._retrying(once)
 
     def pages(self, page: Callable[[str | None], tuple[T, str | None]]) -> Iterator[T]:
         """The pages from the first (`page(None)`) on, each call naming the next. Raises InvalidAnswer for a list
@@ -256,7 +254,7 @@ class Client:
     def _is_own(self, host: str) -> bool:
         return any(host.endswith(own) if own.startswith(".") else host == own for own in self._hosts)
 
-    def seconds_left(self) -> float:
+    def _seconds_left(self) -> float:
         """Seconds until the deadline. Raises ProviderUnavailable when it has passed."""
         left = self._end - self._context.monotonic()
         if left <= 0:
@@ -272,12 +270,12 @@ class Client:
         import urllib3
 
         limits = self._context.limits
-        left = self.seconds_left()
+        left = self._seconds_left()
         try:
             with self._session.request(
                 method,
                 self.locate(url),
-                params=list(params.items()) if isinstance(params, Mapping) else list(params),
+                params=_pairs(params),
                 headers=dict(headers or {}),
                 data=body,
                 timeout=(min(limits.connect_s, left), min(limits.read_s, left)),
@@ -289,7 +287,7 @@ class Client:
                 yield response
         except requests.exceptions.SSLError:
             raise ProviderUnavailable(self._provider, "the host's certificate cannot be verified") from None
-        except requests.exceptions.Timeout:
+        except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError):
             raise _Retry("no reply in time") from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
             raise _Retry(f"connection failed ({type(error).__name__})") from None
@@ -298,13 +296,14 @@ class Client:
         return b"".join(self._chunks(response, self._context.limits.reply_bytes))
 
     def _chunks(self, response: "requests.Response", most: int) -> Iterator[bytes]:
-        """Decompressed pieces; the limit is on what comes out, so a small bomb is as bad as a large file."""
+        """Decompressed pieces as they arrive, so that the deadline also ends a reply that drips. The limit is on what
+        comes out: a small bomb is as bad as a large file."""
         total = 0
-        for chunk in response.iter_content(_CHUNK_BYTES):
+        while chunk := response.raw.read1(_CHUNK_BYTES, decode_content=True):
             total += len(chunk)
             if total > most:
                 raise InvalidAnswer(self._provider, f"the reply is larger than {most // 1024**2} MiB")
-            self.seconds_left()
+            self._seconds_left()
             yield chunk
 
     def _text_lines(self, response: "requests.Response") -> Iterator[str]:
@@ -327,17 +326,16 @@ class Client:
                     kept.append(line)
                 yield line
 
-    def _retrying(self, once: Callable[[], T], attempts: int | None) -> T:
+    def _retrying(self, once: Callable[[], T]) -> T:
         limits = self._context.limits
-        allowed = attempts or limits.attempts
-        for attempt in range(1, allowed + 1):
+        for attempt in range(1, limits.attempts + 1):
             try:
                 return once()
             except _Retry as failure:
-                if attempt == allowed:
+                if attempt == limits.attempts:
                     raise ProviderUnavailable(self._provider, f"{failure} ({attempt} attempts)") from None
                 wait_s = failure.wait_s if failure.wait_s is not None else _FIRST_WAIT_S * 2 ** (attempt - 1)
-                if wait_s > min(limits.longest_wait_s, self.seconds_left()):
+                if wait_s > min(limits.longest_wait_s, self._seconds_left()):
                     raise ProviderUnavailable(
                         self._provider, f"{failure}, to be tried again in {wait_s:.0f} s only"
                     ) from None
@@ -361,12 +359,11 @@ class Client:
     ) -> None:
         if self._context.recorder is None or urlsplit(url).hostname in _SIGN_IN_HOSTS:
             return
-        pairs = list(params.items()) if isinstance(params, Mapping) else list(params)
         self._context.recorder.keep(
             provider=self._provider,
             method=method,
             url=url,
-            params=pairs,
+            params=_pairs(params),
             request_headers=dict(headers or {}),
             request_body=body or b"",
             status=reply.status,
@@ -392,6 +389,10 @@ def _no_auth(request: "requests.PreparedRequest") -> "requests.PreparedRequest":
     return request
 
 
+def _pairs(params: Params) -> list[tuple[str, str]]:
+    return list(params.items()) if isinstance(params, Mapping) else list(params)
+
+
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
@@ -399,7 +400,7 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
 def _retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     """Seconds that the host asks to wait (a number or a date), or None."""
     value = headers.get("retry-after", "").strip()
-    if value.isdigit():
+    if value.isascii() and value.isdigit():
         return float(value)
     try:
         until = parsedate_to_datetime(value)

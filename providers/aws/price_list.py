@@ -150,7 +150,7 @@ def parse_bulk_lines(lines: Iterable[str], machines: Machines) -> BulkFile:
     Five lines about the file come before the header; the rows of one term need not be neighbours. Raises
     InvalidAnswer when there is no header or a column is missing.
     """
-    rows = csv.reader(_from_header(lines))
+    rows = _rows(lines)
     header = next(rows, [])
     columns = {name: number for number, name in enumerate(header)}
     missing = sorted({*_COLUMNS.values(), *_TERM_COLUMNS} - columns.keys())
@@ -197,6 +197,13 @@ def _term(kind: str, term: Mapping[str, Any]) -> Term:
         currency = "USD" if "USD" in prices else next(iter(prices), "")
         made.add(dimension["unit"], prices.get("USD"), currency, dimension.get("rateCode") or code)
     return made
+
+
+def _rows(lines: Iterable[str]) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(_from_header(lines))
+    except csv.Error as error:
+        raise InvalidAnswer("aws", f"the price file is not CSV ({error})") from None
 
 
 def _from_header(lines: Iterable[str]) -> Iterator[str]:

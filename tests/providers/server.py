@@ -53,6 +53,9 @@ HANG = Served(broken="hang")
 RESET = Served(b'{"data": {"gpu', 200, {"Content-Type": "application/json"}, broken="reset")
 """The connection is reset in the middle of the body."""
 
+DRIP = Served(b" " * 100_000, 200, {"Content-Type": "application/json"}, broken="drip")
+"""The body comes byte by byte."""
+
 Respond = Callable[[Asked], Served]
 
 
@@ -149,6 +152,11 @@ def _handler(server: LocalServer) -> type[BaseHTTPRequestHandler]:
             announced = len(served.body) + (1000 if served.broken == "reset" else 0)
             self.send_header("Content-Length", str(announced))
             self.end_headers()
+            if served.broken == "drip":
+                for byte in served.body:
+                    self.wfile.write(bytes([byte]))
+                    self.wfile.flush()
+                return
             self.wfile.write(served.body)
             if served.broken == "reset":
                 self.wfile.flush()

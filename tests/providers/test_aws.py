@@ -578,6 +578,8 @@ def test_a_bulk_file_without_a_needed_column_is_refused(machines: Machines) -> N
         parse_bulk_lines([*head[:5], head[5].replace("CapacityStatus", "Capacity")], machines)
     with pytest.raises(InvalidAnswer, match="lacks the column"):
         parse_bulk_lines(["<html>"], machines)
+    with pytest.raises(InvalidAnswer, match="is not CSV"):
+        parse_bulk_lines([*head, f'"{"x" * 200_000}"'], machines)
 
 
 def test_most_lines_of_the_bulk_file_are_passed_over_unparsed() -> None:

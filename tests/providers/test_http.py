@@ -23,7 +23,7 @@ from providers.base import FetchContext, Limits
 from providers.errors import CredentialsRefused, InvalidAnswer, InvalidValue, ProviderUnavailable
 from providers.http import Client, base_url
 from tests.providers.conftest import NOW, ContextFor, Serve, Waits
-from tests.providers.server import HANG, RESET, Asked, LocalServer, Script, Served
+from tests.providers.server import DRIP, HANG, RESET, Asked, LocalServer, Script, Served
 
 URL = "https://cloud.lambda.ai/api"
 HOSTS = frozenset({"cloud.lambda.ai", ".amazonaws.com"})
@@ -123,7 +123,7 @@ def test_the_deadline_ends_everything(serve: Serve, client_of: Any, waits: Waits
 
 
 def test_a_reply_that_drips_is_cut_at_the_deadline(serve: Serve, context_for: ContextFor) -> None:
-    server = serve(Script(Served.json("[" + "0," * 1_000_000 + "0]")))
+    server = serve(Script(DRIP))
     seconds = count()
     context = replace(context_for("lambda", server), monotonic=lambda: float(next(seconds)), limits=Limits(total_s=10))
     with Client("lambda", context, HOSTS) as client, pytest.raises(ProviderUnavailable, match="no answer within 10 s"):
