@@ -2,7 +2,6 @@
 
 from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Final
 
 import typer
@@ -16,6 +15,7 @@ COMMANDS: Final = {
     "offers": "optimizer.cli.offers",
     "refresh": "optimizer.cli.refresh",
     "prices": "optimizer.cli.prices",
+    "report": "optimizer.cli.report",
     "validate": "optimizer.cli.validate",
 }
 """Commands in the order of the help, and the module of each, whose `app` holds it."""
@@ -74,6 +74,8 @@ def _root(
 
 
 def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # rarely asked for: start-up time
+
     try:
         return version("gpu-costopt")
     except PackageNotFoundError:

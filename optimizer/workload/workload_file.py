@@ -61,7 +61,9 @@ class _Slo(_Strict):
     tpot_ms: Positive = DEFAULT_SLO.tpot_ms
 
 
-class _Workload(_Strict):
+class WorkloadEntry(_Strict):
+    """A workload as a file gives it; other files that hold workloads add fields of their own."""
+
     name: str = Field(min_length=1, max_length=100)
     model: str = Field(min_length=1)
     owner: str | None = None
@@ -83,7 +85,7 @@ class _Workload(_Strict):
     priority: int = Field(default=1, ge=1)
 
     @model_validator(mode="after")
-    def _consistent(self) -> "_Workload":
+    def _consistent(self) -> "WorkloadEntry":
         if self.shapes and (self.input_tokens or self.output_tokens):
             raise ValueError("give shapes, or input_tokens and output_tokens, not both")
         if self.profile and len(self.profile) not in (HOURS_PER_DAY, HOURS_PER_WEEK):
@@ -94,7 +96,7 @@ class _Workload(_Strict):
 
 
 class _File(_Strict):
-    workloads: list[_Workload] = Field(min_length=1, max_length=MAX_WORKLOADS)
+    workloads: list[WorkloadEntry] = Field(min_length=1, max_length=MAX_WORKLOADS)
 
     @model_validator(mode="after")
     def _unique(self) -> "_File":
@@ -112,7 +114,7 @@ def parse_workloads(text: str, name: str) -> tuple[InferenceWorkload, ...]:
         file = _File.model_validate(content)
     except ValidationError as error:
         raise UsageError(f"{name}: {faults(error, lines)}") from None
-    return tuple(_workload(workload) for workload in file.workloads)
+    return tuple(workload_of(workload) for workload in file.workloads)
 
 
 def load_yaml(text: str, name: str) -> tuple[Any, Lines]:
@@ -172,7 +174,8 @@ def _note_lines(node: yaml.Node, path: tuple[str | int, ...], lines: dict[tuple[
             _note_lines(value, (*path, index), lines)
 
 
-def _workload(given: _Workload) -> InferenceWorkload:
+def workload_of(given: WorkloadEntry) -> InferenceWorkload:
+    """The workload that an entry means."""
     shapes = given.shapes or [
         _Shape(
             input_tokens=given.input_tokens or DEFAULT_SHAPE.input_tokens,

@@ -1,0 +1,35 @@
+"""Rounds money the one way that every format of a report uses: lines to the cent, totals by adding lines."""
+
+from collections.abc import Iterable
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Final
+
+CENT: Final = Decimal("0.01")
+MICRO: Final = Decimal("0.000001")
+ZERO: Final = Decimal("0.00")
+
+
+def cents(amount: Decimal) -> Decimal:
+    """USD to the cent, halves away from zero."""
+    return amount.quantize(CENT, ROUND_HALF_UP)
+
+
+def micros(amount: Decimal) -> Decimal:
+    """A price per unit to 10^-6 USD, as sellers publish them."""
+    return amount.quantize(MICRO, ROUND_HALF_UP)
+
+
+def exact(value: float) -> Decimal:
+    """The decimal that a number is written as: 0.1 is 0.1."""
+    return Decimal(repr(value))
+
+
+def total(amounts: Iterable[Decimal | None]) -> Decimal | None:
+    """The sum of the amounts that are known; None when none is."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known, ZERO) if known else None
+
+
+def share(part: Decimal | None, whole: Decimal | None) -> float | None:
+    """part / whole as a number; None without a whole to compare with."""
+    return None if part is None or not whole else float(part / whole)
