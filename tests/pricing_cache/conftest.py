@@ -52,7 +52,7 @@ def small_snapshot(
     if request.node.get_closest_marker("shipped_snapshot"):
         yield
         return
-    monkeypatch.setattr(snapshot_module, "_FILE", str(few_shipped_offers))
+    monkeypatch.setattr(snapshot_module, "_FILE", few_shipped_offers)
     snapshot_module.snapshot.cache_clear()
     yield
     snapshot_module.snapshot.cache_clear()
