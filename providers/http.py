@@ -271,10 +271,12 @@ class Client:
 
         limits = self._context.limits
         left = self._seconds_left()
+        target = self.locate(url)
+        host = urlsplit(target).hostname
         try:
             with self._session.request(
                 method,
-                self.locate(url),
+                target,
                 params=_pairs(params),
                 headers=dict(headers or {}),
                 data=body,
@@ -286,11 +288,11 @@ class Client:
                     raise InvalidAnswer(self._provider, "the reply is a redirect, which is not followed")
                 yield response
         except requests.exceptions.SSLError:
-            raise ProviderUnavailable(self._provider, "the host's certificate cannot be verified") from None
+            raise ProviderUnavailable(self._provider, f"the certificate of {host} cannot be verified") from None
         except (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError):
-            raise _Retry("no reply in time") from None
-        except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
-            raise _Retry(f"connection failed ({type(error).__name__})") from None
+            raise _Retry(f"no reply of {host} in time") from None
+        except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError):
+            raise _Retry(f"the connection to {host} failed") from None
 
     def _body(self, response: "requests.Response") -> bytes:
         return b"".join(self._chunks(response, self._context.limits.reply_bytes))

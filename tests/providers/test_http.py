@@ -74,7 +74,7 @@ def test_what_does_not_pass_is_not_tried_again(serve: Serve, client_of: Any, sta
 
 def test_a_host_that_never_answers_is_given_up(serve: Serve, client_of: Any, waits: Waits) -> None:
     server = serve(Script(HANG))
-    with pytest.raises(ProviderUnavailable, match=r"no reply in time \(2 attempts\)"):
+    with pytest.raises(ProviderUnavailable, match=r"no reply of 127.0.0.1 in time \(2 attempts\)"):
         get(client_of(server, Limits(read_s=0.05, attempts=2)))
     assert waits.waited == [1]
 
@@ -84,7 +84,7 @@ def test_a_port_that_nobody_listens_on_is_given_up(serve: Serve, client_of: Any)
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     client = client_of(serve(Script(GOOD)), COSTOPT_LAMBDA_BASE_URL=f"http://127.0.0.1:{port}")
-    with pytest.raises(ProviderUnavailable, match="connection failed"):
+    with pytest.raises(ProviderUnavailable, match=r"the connection to .* failed"):
         get(client)
 
 
@@ -158,7 +158,7 @@ def test_a_compressed_reply_is_read(serve: Serve, client_of: Any) -> None:
 
 def test_a_reply_that_is_not_what_its_encoding_says_is_given_up(serve: Serve, client_of: Any) -> None:
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    with pytest.raises(ProviderUnavailable, match="connection failed"):
+    with pytest.raises(ProviderUnavailable, match=r"the connection to .* failed"):
         get(client_of(serve(Script(Served(b"not gzip", 200, headers)))))
 
 
@@ -233,7 +233,7 @@ def test_a_mirror_may_be(value: str) -> None:
 def test_a_certificate_that_nobody_vouches_for_is_refused(tls: ssl.SSLContext, client_of: Any) -> None:
     with LocalServer(Script(GOOD), tls).running() as server:
         assert server.url.startswith("https://")
-        with pytest.raises(ProviderUnavailable, match="certificate cannot be verified"):
+        with pytest.raises(ProviderUnavailable, match="cannot be verified"):
             get(client_of(server))
         assert not server.asked
 
