@@ -1,10 +1,15 @@
 """What every provider's answer must satisfy: a test class inherits this and supplies `answer`."""
 
 from decimal import Decimal
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
+from pricing_cache.location import locate
+from pricing_cache.observations import read_state
+from pricing_cache.refresh import keep_answer
+from pricing_cache.store import open_store
 from providers.accelerators import catalogue
 from providers.base import Answer
 from providers.offers import Offer
@@ -72,6 +77,15 @@ class ProviderContract:
             if offer.commitment is not None:
                 assert offer.commitment.term_months == offer.purchase_option.term_months
                 assert bool(offer.commitment.upfront_usd) == ("upfront" in offer.commitment.variant)
+
+    def test_the_cache_gives_every_offer_back_as_it_was(self, answer: Answer, tmp_path: Path) -> None:
+        location = locate({"COSTOPT_CACHE_URL": f"sqlite:///{tmp_path}/prices.sqlite"})
+        with open_store(location) as store:
+            result = keep_answer(store, answer, at=NOW)
+            with store.reading() as connection:
+                kept = {quote.offer for quote in read_state(connection).quotes.values()}
+        assert (result.outcome, len(result.held)) == ("stored", len(answer.unreadable))
+        assert kept == set(answer.offers)
 
     def test_a_rejection_names_its_reason_and_counts_rows(self, answer: Answer) -> None:
         assert all(reason and rows > 0 for reason, rows in answer.rejections.items())
