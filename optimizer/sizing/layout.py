@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from optimizer.workload.architecture import Architecture
@@ -64,6 +65,7 @@ def tensor_parallel_problem(model: Architecture, tp: int) -> str | None:
     return None
 
 
+@cache
 def valid_tensor_parallel(model: Architecture, most: int) -> tuple[int, ...]:
     """Tensor-parallel degrees up to `most` that split the model."""
     return tuple(tp for tp in range(1, most + 1) if tensor_parallel_problem(model, tp) is None)

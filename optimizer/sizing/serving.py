@@ -15,7 +15,7 @@ from optimizer.sizing.dtypes import (
 from optimizer.sizing.engines import EngineProfile, engine_profile, sequence_limit
 from optimizer.sizing.intervals import Estimate, interval
 from optimizer.sizing.layout import Hardware, Layout, tensor_parallel_problem, valid_tensor_parallel
-from optimizer.sizing.load import Prompt, prompt_of, served_overhead_s, steady
+from optimizer.sizing.load import prompt_of, served_overhead_s, steady
 from optimizer.sizing.memory import MemoryEstimate, estimate_memory
 from optimizer.sizing.steps import StepCosts, step_costs
 from optimizer.workload.architecture import Architecture
@@ -69,15 +69,13 @@ class ServingEstimate:
     warnings: tuple[str, ...]
 
 
-def operating_point(
-    costs: StepCosts, shape: RequestShape, batch: int, prefix_cache_hit: float = 0.0, prompt: Prompt | None = None
-) -> OperatingPoint:
+def operating_point(costs: StepCosts, shape: RequestShape, batch: int, prefix_cache_hit: float = 0.0) -> OperatingPoint:
     """Steady state of continuous batching with `batch` requests running and requests that arrive at random.
 
     `prefix_cache_hit` is the share of the prompt that need not be read. TTFT = HTTP and scheduling + prefill + wait.
     """
     cached = shape.input_tokens * prefix_cache_hit
-    point = steady(costs, shape.input_tokens, shape.output_tokens, batch, cached, prompt)
+    point = steady(costs, shape.input_tokens, shape.output_tokens, batch, cached)
     ttft = served_overhead_s(shape.input_tokens, constants()) + point.prefill_s + point.open_wait_s()
     return OperatingPoint(
         batch=batch,
@@ -91,11 +89,13 @@ def operating_point(
 
 def largest_batch(costs: StepCosts, shape: RequestShape, slo: SLO, most: int, prefix_cache_hit: float = 0.0) -> int:
     """The largest batch up to `most` whose TTFT and TPOT meet the SLO (both grow with the batch); 0 if none does."""
-    prompt = prompt_of(costs, shape.input_tokens, shape.input_tokens * prefix_cache_hit)
+    cached = shape.input_tokens * prefix_cache_hit
+    prompt = prompt_of(costs, shape.input_tokens, cached)
+    unqueued = served_overhead_s(shape.input_tokens, constants()) + prompt.prefill_s
 
     def meets(batch: int) -> bool:
-        point = operating_point(costs, shape, batch, prefix_cache_hit, prompt)
-        return point.ttft_ms <= slo.ttft_ms and point.tpot_ms <= slo.tpot_ms
+        point = steady(costs, shape.input_tokens, shape.output_tokens, batch, cached, prompt)
+        return (unqueued + point.open_wait_s()) * 1e3 <= slo.ttft_ms and point.tpot_s * 1e3 <= slo.tpot_ms
 
     if most < 1 or not meets(1):
         return 0
