@@ -41,6 +41,9 @@ def plan(
     kv_precision: options.KvPrecision = None,
     engine: options.Engine = "vllm",
     gpu_memory_utilization: options.GpuMemoryUtilization = None,
+    prefix_cache_hit: options.PrefixCacheHit = 0.0,
+    confidence: options.Confidence = None,
+    measured: options.Measured = None,
     max_utilization: Annotated[
         float,
         typer.Option("--max-utilization", metavar="SHARE", help="Load replicas to at most this part of capacity."),
@@ -70,6 +73,9 @@ def plan(
             "--spare-replicas", metavar="N", min=0, help="Instances of one kind whose loss the plan survives."
         ),
     ] = 0,
+    melange: Annotated[
+        str | None, typer.Option("--melange", metavar="FILE", help="Solve a Melange problem (JSON) instead of a model.")
+    ] = None,
     quota: Annotated[
         str | None,
         typer.Option("--quota", metavar="FILE", help="YAML of quotas by region, accelerator, instance type."),
@@ -135,6 +141,13 @@ def plan(
     choices.one_of("task", task, choices.TASKS)
     format_ = choices.one_of("format", format_, choices.FORMATS)
     values.rate("--rate", rate)
+    solver_options = SolverOptions(solver=solver, gap=values.share("--gap", gap, zero=True) or 0.0, max_nodes=max_nodes)
+    if melange is not None:
+        from optimizer.cli import melange as melange_file
+
+        problem, solution = melange_file.solved(melange, rate, solver_options)
+        write_result(melange_file.render(problem, solution, format_), output)
+        return _exit_code(solution.status, require_optimal=require_optimal)
     view = market_view.MarketView(
         providers=frozenset(name.lower() for name in provider or ()),
         regions=frozenset(region or ()),
@@ -187,14 +200,16 @@ def plan(
             holdings=market_view.holdings(current, offers.all_on_file),
             stock=market_view.stock(offers.eligible),
             every_alternative=show_all,
-            solver_options=SolverOptions(
-                solver=solver, gap=values.share("--gap", gap, zero=True) or 0.0, max_nodes=max_nodes
-            ),
+            solver_options=solver_options,
             pools=offers.pools,
             engine=engine,
             gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),
+            prefix_cache_hit=values.share("--prefix-cache-hit", prefix_cache_hit, zero=True) or 0.0,
+            confidence=choices.confidence(confidence),
+            measured=choices.measured(measured),
             assumptions=(
                 *plan_output.assumptions(given.pairs, engine),
+                *choices.sizing_assumptions(prefix_cache_hit, confidence, measured),
                 *given.assumptions,
                 *market_view.assumed_terms(view, given.pairs, boot_minutes=boot_minutes, spot_margin=spot_margin),
                 *offers.remarks,

@@ -7,7 +7,7 @@ from optimizer.cli.choices import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.plans.document import offer_document, plan_document, routing
 from optimizer.plans.explain import describe_fleet, explain
-from optimizer.plans.plan import Alternative, Fleet, Plan
+from optimizer.plans.plan import Alternative, BindingLimit, Fleet, Plan
 from optimizer.plans.planner import rank_key
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
@@ -113,6 +113,10 @@ def _parts(plan: Plan, *, explained: bool, everything: bool) -> Iterator[Table |
         if plan.changes:
             yield _changes(plan)
         yield _totals(plan.fleet)
+        yield from (_binding(limit) for limit in plan.binding_limits)
+        left_out = [planned.workload.name for planned in plan.workloads if not planned.served]
+        if left_out:
+            yield f"Not served within the budget: {', '.join(left_out)}"
     if plan.cheapest is not None and plan.fleet is not None:
         cheapest = plan.cheapest
         yield (
@@ -231,6 +235,14 @@ def _routing(fleet: Fleet) -> Table:
     ]
     columns = ("workload", "tokens", "to replicas on", "which are", "share", "requests/s")
     return Table(title="Routing", columns=columns, rows=rows, right=frozenset({"share", "requests/s"}))
+
+
+def _binding(limit: BindingLimit) -> str:
+    """One limit in a buyer's words."""
+    step = f"{limit.change:+g} {limit.unit} of {limit.limit}"
+    if limit.more_requests_per_s > 0:
+        return f"Limit: {step} would serve {limit.more_requests_per_s:.3g} requests/s more"
+    return f"Limit: {step} would save {limit.saving_usd_per_month:,.2f} USD/month"
 
 
 def _changes(plan: Plan) -> Table:

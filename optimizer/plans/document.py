@@ -44,7 +44,13 @@ def plan_document(plan: Plan) -> dict[str, Any]:
         "runner_up": None if plan.runner_up is None else _alternative(plan.runner_up, plan.fleet),
         "alternatives": [_alternative(alternative, plan.fleet) for alternative in plan.alternatives],
         "binding_limits": [
-            {"limit": b.limit, "unit": b.unit, "saving_usd_per_month": _cents(b.saving_usd_per_month)}
+            {
+                "limit": b.limit,
+                "change": number(b.change),
+                "unit": b.unit,
+                "saving_usd_per_month": _cents(b.saving_usd_per_month),
+                "more_requests_per_s": number(b.more_requests_per_s),
+            }
             for b in plan.binding_limits
         ],
         "changes": [

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from optimizer.plans.plan import Fleet, PlannedInstances, PlannedReplicas
 from optimizer.plans.sizer import ReplicaKind, Sizer, hardware_of
+from optimizer.program.priority import solve_by_priority
 from optimizer.program.problem import (
     Limits,
     Objective,
@@ -113,7 +114,7 @@ class Market:
             horizon_hours=self.terms.horizon_hours,
         )
         built = time.perf_counter()
-        solution = solve(problem, self.solver_options)
+        solution = self._solve(problem)
         self.build_s += built - started - (self._sizing_s() - sizing_before)
         self.solve_s += time.perf_counter() - built
         idle = objective == "min_cost" and not any(
@@ -121,9 +122,12 @@ class Market:
         )
         return Choice(problem, solution, self._fleet(problem, solution, candidates, idle=idle))
 
-    def offer(self, key: str) -> Offer:
-        """The offer that an id of the program stands for."""
-        return self._offers[key]
+    def _solve(self, problem: Problem) -> Solution:
+        """The solution; of a portfolio that its budget cannot carry, for the workloads that come first."""
+        portfolio = len(problem.workloads) > 1 and problem.objective == "min_cost"
+        if portfolio and problem.limits.budget_usd_per_month is not None:
+            return solve_by_priority(problem, self.solver_options)
+        return solve(problem, self.solver_options)
 
     def _sizing_s(self) -> float:
         return sum(sizer.seconds for sizer in self.sizers)

@@ -183,11 +183,13 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BindingLimit:
-    """A limit that costs money: what one unit more of it would save per month."""
+    """A limit that binds: what relaxing it by `change` would save per month, or how much more it would serve."""
 
     limit: str
+    change: float
     unit: str
     saving_usd_per_month: Decimal
+    more_requests_per_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from optimizer.plans.market import Choice, Holding, Market, Terms
 from optimizer.plans.plan import (
     Alternative,
     AlternativeKind,
+    BindingLimit,
     Fleet,
     Plan,
     PlannedWorkload,
@@ -21,7 +22,10 @@ from optimizer.plans.plan import (
     Suggestion,
 )
 from optimizer.plans.sizer import Sizer
+from optimizer.program.diagnose import diagnose
 from optimizer.program.problem import Limits, Objective, Shortfall, SolverOptions
+from optimizer.program.reasons import marginal_values
+from optimizer.sizing.measured import MeasuredPoint
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
 from providers.errors import NoUsablePrices, UsageError
@@ -29,6 +33,7 @@ from providers.offers import Offer, PurchaseOption
 from providers.units import HOURS_PER_MONTH
 
 _MAX_SUGGESTIONS = 3
+_COMPARISON_GAP = 0.01
 LOSSY_PRECISIONS: Mapping[str, str] = {
     "int8": "8-bit integer weights lose some quality: evaluate before use",
     "int4": "4-bit weights lose quality: evaluate before use",
@@ -71,6 +76,9 @@ class Request:
     stock: Mapping[str, int] = field(default_factory=dict)
     engine: str = "vllm"
     gpu_memory_utilization: float | None = None
+    prefix_cache_hit: float = 0.0
+    confidence: float | None = None
+    measured: Sequence[MeasuredPoint] = ()
     every_alternative: bool = False
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -94,6 +102,7 @@ def plan(request: Request) -> Plan:
     sizers = desk.market.sizers
     main = desk.choose(request.offers)
     fleet = main.fleet
+    limited = request.limits != Limits() or bool(request.stock)
     rejections = {**request.rejections, **_sizing_rejections(sizers)}
     chosen = time.perf_counter()
     cheapest = desk.cheapest(request.offers) if request.budget_usd_per_month is not None or fleet is None else None
@@ -116,6 +125,7 @@ def plan(request: Request) -> Plan:
         proof=_proof(main, request),
         prices=_price_dates(request),
         alternatives=alternatives,
+        binding_limits=_binding_limits(main, request) if fleet and limited else (),
         changes=changes(fleet, request.holdings) if fleet and request.holdings else (),
         rejections=rejections,
         assumptions=request.assumptions,
@@ -163,6 +173,12 @@ class _Desk:
         return replace(self.request.limits, budget_usd_per_month=None if budget is None else float(budget))
 
     @property
+    def rough(self) -> Market:
+        """The market for comparisons, which need no closer proof than a percent."""
+        options = self.market.solver_options
+        return replace(self.market, solver_options=replace(options, gap=max(options.gap, _COMPARISON_GAP)))
+
+    @property
     def is_simple(self) -> bool:
         return is_simple(self.market, self.limits)
 
@@ -195,12 +211,20 @@ class _Desk:
         try:
             return compare(self.market, offers, objective, limits, precisions=precisions, at_all=at_all)
         except Undecided:
-            return self.market.choose(offers, objective, limits, precisions=precisions, at_all=at_all).fleet
+            return self.rough.choose(offers, objective, limits, precisions=precisions, at_all=at_all).fleet
 
 
 def _desk(request: Request) -> _Desk:
     sizers = [
-        Sizer(workload, architecture, request.engine, request.gpu_memory_utilization)
+        Sizer(
+            workload,
+            architecture,
+            request.engine,
+            request.gpu_memory_utilization,
+            request.prefix_cache_hit,
+            request.confidence,
+            request.measured,
+        )
         for workload, architecture in request.workloads
     ]
     return _Desk(request, Market(sizers, request.terms, request.solver_options, request.holdings, request.stock))
@@ -261,7 +285,8 @@ def _remedies(
 ) -> tuple[list[Shortfall], list[Suggestion]]:
     """Which limit is too tight by how much, and up to three flags that would fit, cheapest first."""
     budget = request.budget_usd_per_month
-    shortfalls = [_in_words(shortfall) for shortfall in main.solution.shortfalls]
+    found = main.solution.shortfalls or diagnose(main.problem, request.solver_options)
+    shortfalls = [_in_words(shortfall) for shortfall in found]
     if not shortfalls and cheapest is not None and budget is not None and cheapest.usd_per_month > budget:
         shortfalls = [
             Shortfall(limit="budget", needed=float(cheapest.usd_per_month), available=float(budget), unit="USD/month")
@@ -306,6 +331,21 @@ def _slower(request: Request) -> Iterable[Suggestion]:
         if latencies:
             note = "the latency that the cheapest hardware then has"
             yield Suggestion(flag=f"{flag} {math.ceil(max(latencies))}", usd_per_month=fleet.usd_per_month, note=note)
+
+
+def _binding_limits(choice: Choice, request: Request) -> tuple[BindingLimit, ...]:
+    """What one step more of each limit would save, or how many more requests/s it would bring."""
+    share = sum(demand.share for workload, _ in request.workloads for demand in workload.demands)
+    return tuple(
+        BindingLimit(
+            limit=value.limit,
+            change=value.change,
+            unit=value.unit,
+            saving_usd_per_month=Decimal(value.usd_per_month),
+            more_requests_per_s=value.scale * share,
+        )
+        for value in marginal_values(choice.problem, choice.solution, request.solver_options)
+    )
 
 
 def _proof(choice: Choice, request: Request) -> Proof:
