@@ -52,6 +52,24 @@ GpuMemoryUtilization = Annotated[
         help="Part of the memory that the engine takes. Default: the engine's.",
     ),
 ]
+PrefixCacheHit = Annotated[
+    float,
+    typer.Option("--prefix-cache-hit", metavar="SHARE", help="Part of each prompt that is found in the prefix cache."),
+]
+Confidence = Annotated[
+    float | None,
+    typer.Option(
+        "--confidence", metavar="SHARE", help="Plan on the careful end of the estimates' interval of that level."
+    ),
+]
+Measured = Annotated[
+    str | None,
+    typer.Option(
+        "--measured",
+        metavar="FILE",
+        help="Own benchmark results (vLLM, GuideLLM, AIPerf, CSV) that replace the estimates they match.",
+    ),
+]
 Budget = Annotated[
     str | None, typer.Option("--budget", metavar="USD", help="USD per month of 730 hours (infer); per run (training).")
 ]

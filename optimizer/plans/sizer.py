@@ -1,9 +1,11 @@
 """Sizes one workload on each hardware once, whoever sells it and however often it is asked."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from optimizer.sizing.candidates import Hardware, Layout, SizedCandidate, size_candidates
+from optimizer.sizing.measured import MeasuredPoint
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
 from providers.accelerators import catalogue
@@ -33,7 +35,7 @@ class ReplicaKind:
     def requests_per_s(self, shape: int) -> float | None:
         """Capacity for one shape alone, before head-room."""
         sized = self.by_shape[shape]
-        return None if sized is None else sized.requests_per_s.value
+        return None if sized is None else sized.planned_requests_per_s
 
 
 @dataclass(slots=True)
@@ -44,6 +46,9 @@ class Sizer:
     architecture: Architecture
     engine: str = "vllm"
     gpu_memory_utilization: float | None = None
+    prefix_cache_hit: float = 0.0
+    confidence: float | None = None
+    measured: Sequence[MeasuredPoint] = ()
     rejections: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     _sized: dict[tuple[str, tuple[str, ...]], list[ReplicaKind]] = field(default_factory=dict)
@@ -77,6 +82,9 @@ class Sizer:
                 context_tokens=self.workload.needed_context_tokens,
                 engine=self.engine,
                 gpu_memory_utilization=self.gpu_memory_utilization,
+                prefix_cache_hit=self.prefix_cache_hit,
+                confidence=self.confidence,
+                measured=self.measured,
             )
             reasons += [rejection.reason for rejection in rejections]
             for sized in candidates:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from optimizer.sizing.calibration import device_class
 from optimizer.sizing.dtypes import (
     WeightFormat,
     auto_precisions,
@@ -12,8 +13,9 @@ from optimizer.sizing.dtypes import (
     weight_format,
 )
 from optimizer.sizing.engines import EngineProfile, engine_profile
-from optimizer.sizing.intervals import Estimate
+from optimizer.sizing.intervals import Estimate, interval
 from optimizer.sizing.layout import Hardware, Layout, layouts
+from optimizer.sizing.measured import MeasuredPoint, best_match
 from optimizer.sizing.memory import MemoryEstimate, estimate_memory
 from optimizer.sizing.serving import batch_limit, largest_batch, operating_point, with_interval
 from optimizer.sizing.steps import step_costs
@@ -28,6 +30,7 @@ class SizedCandidate:
     """One replica's way to run on one kind of instance, and what it serves within the SLO, alone, at full load.
 
     Rates are per replica, before the head-room of the plan; latencies are those at that load.
+    `planned_requests_per_s` is what a plan may count on: the estimate, or its careful end where a confidence is asked.
     """
 
     precision: str
@@ -35,11 +38,14 @@ class SizedCandidate:
     layout: Layout
     batch: int
     requests_per_s: Estimate
+    planned_requests_per_s: float
     output_tokens_per_s: Estimate
     ttft_ms: Estimate
     tpot_ms: Estimate
     memory: MemoryEstimate
     notes: tuple[str, ...]
+    measured: str = ""
+    """The file whose measurement stands in place of the estimate; empty = estimated."""
 
     @property
     def accelerators_per_replica(self) -> int:
@@ -56,6 +62,21 @@ class Rejection:
     layout: Layout | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What is asked of every candidate."""
+
+    shape: RequestShape
+    slo: SLO
+    kv_precision: str
+    kv_bytes: float
+    engine: EngineProfile
+    context_tokens: int
+    prefix_cache_hit: float
+    confidence: float | None
+    measured: Sequence[MeasuredPoint]
+
+
 def size_candidates(
     model: Architecture,
     hardware: Hardware,
@@ -68,14 +89,27 @@ def size_candidates(
     context_tokens: int | None = None,
     gpu_memory_utilization: float | None = None,
     prefix_cache_hit: float = 0.0,
+    confidence: float | None = None,
+    measured: Sequence[MeasuredPoint] = (),
 ) -> tuple[list[SizedCandidate], list[Rejection]]:
     """Every sensible layout x dtype of `model` on one instance of `hardware`.
 
-    `precisions` None = auto (the native dtype, and FP8 for a 16-bit model where computed). Raises UnknownName for a
-    precision or an engine that nobody knows.
+    `precisions` None = auto (the native dtype, and FP8 for a 16-bit model where computed). With a `confidence`, SLO and
+    planned rate are met at the careful end of the interval of that level. A point of `measured` stands in place of the
+    estimate for the configuration and shape that it measured. Raises UnknownName for a precision or an engine that
+    nobody knows.
     """
-    profile = engine_profile(engine)
-    kv_bytes = kv_bytes_per_element(kv_precision)
+    request = _Request(
+        shape=shape,
+        slo=slo,
+        kv_precision=kv_precision or "16-bit",
+        kv_bytes=kv_bytes_per_element(kv_precision),
+        engine=engine_profile(engine),
+        context_tokens=max(shape.total_tokens, context_tokens or 0),
+        prefix_cache_hit=prefix_cache_hit,
+        confidence=confidence,
+        measured=measured,
+    )
     candidates: list[SizedCandidate] = []
     rejections: list[Rejection] = []
     names = auto_precisions(model, hardware.accelerator) if precisions is None else tuple(dict.fromkeys(precisions))
@@ -88,22 +122,16 @@ def size_candidates(
             continue
         for layout in layouts(model, hardware):
             memory = estimate_memory(
-                model, hardware.accelerator, layout, fmt, kv_bytes, profile, gpu_memory_utilization
-            )
-            outcome = _candidate(
                 model,
-                hardware,
+                hardware.accelerator,
                 layout,
                 fmt,
-                kv_bytes,
-                profile,
-                memory,
-                shape,
-                slo,
-                context_tokens,
-                kv_precision,
-                prefix_cache_hit,
+                request.kv_bytes,
+                request.engine,
+                gpu_memory_utilization,
+                request.context_tokens,
             )
+            outcome = _candidate(model, hardware, layout, fmt, memory, request)
             if isinstance(outcome, SizedCandidate):
                 candidates.append(outcome)
             else:
@@ -116,39 +144,96 @@ def _candidate(
     hardware: Hardware,
     layout: Layout,
     fmt: WeightFormat,
-    kv_bytes: float,
-    engine: EngineProfile,
     memory: MemoryEstimate,
-    shape: RequestShape,
-    slo: SLO,
-    context_tokens: int | None,
-    kv_precision: str | None,
-    prefix_cache_hit: float,
+    request: _Request,
 ) -> SizedCandidate | str:
     """The candidate, or the reason why it is none."""
-    context = max(shape.total_tokens, context_tokens or 0)
+    shape = request.shape
+    point = _measured(model, hardware, layout, fmt, request) if request.measured else None
+    if point is not None:
+        return _as_measured(point, layout, fmt, memory, request)
     if memory.kv_room_gib <= 0:
         return "weights do not fit"
-    if context > model.max_position:
+    if request.context_tokens > model.max_position:
         return "the context exceeds the model's positions"
-    if memory.max_context_tokens < context:
+    if memory.max_context_tokens < request.context_tokens:
         return "KV cache of one request does not fit"
-    costs = step_costs(model, hardware, layout, fmt, kv_bytes, engine)
-    most = batch_limit(memory, shape, engine, hardware, layout)
-    batch = largest_batch(costs, shape, slo, most, prefix_cache_hit)
+    costs = step_costs(model, hardware, layout, fmt, request.kv_bytes, request.engine)
+    most = batch_limit(memory, shape, request.engine, hardware, layout)
+    slo = _careful(request, hardware)
+    batch = largest_batch(costs, shape, slo, most, request.prefix_cache_hit)
     if batch == 0:
-        alone = operating_point(costs, shape, 1, prefix_cache_hit)
+        alone = operating_point(costs, shape, 1, request.prefix_cache_hit)
         return "TTFT above the SLO" if alone.ttft_ms > slo.ttft_ms else "TPOT above the SLO"
-    performance = with_interval(operating_point(costs, shape, batch, prefix_cache_hit), hardware)
+    performance = with_interval(operating_point(costs, shape, batch, request.prefix_cache_hit), hardware)
+    rate = performance.requests_per_s
     return SizedCandidate(
         precision=fmt.name,
-        kv_precision=kv_precision or "16-bit",
+        kv_precision=request.kv_precision,
         layout=layout,
         batch=batch,
-        requests_per_s=performance.requests_per_s,
+        requests_per_s=rate,
+        planned_requests_per_s=rate.at_confidence(request.confidence) if request.confidence else rate.value,
         output_tokens_per_s=performance.output_tokens_per_s,
         ttft_ms=performance.ttft_ms,
         tpot_ms=performance.tpot_ms,
         memory=memory,
         notes=precision_notes(hardware.accelerator, fmt),
+    )
+
+
+def _careful(request: _Request, hardware: Hardware) -> SLO:
+    """The SLO that estimates must meet so that the careful end of their interval meets the one asked for."""
+    if request.confidence is None:
+        return request.slo
+    kind = device_class(hardware.accelerator)
+    ttft, tpot = (
+        interval(1.0, metric, kind, "loaded").at_confidence(request.confidence, worse_is_higher=True)
+        for metric in ("ttft", "tpot")
+    )
+    return SLO(ttft_ms=request.slo.ttft_ms / ttft, tpot_ms=request.slo.tpot_ms / tpot)
+
+
+def _measured(
+    model: Architecture, hardware: Hardware, layout: Layout, fmt: WeightFormat, request: _Request
+) -> MeasuredPoint | None:
+    return best_match(
+        request.measured,
+        model.hf_id,
+        hardware.accelerator.name,
+        fmt.name,
+        layout.tp,
+        layout.pp,
+        request.shape,
+    )
+
+
+def _as_measured(
+    point: MeasuredPoint, layout: Layout, fmt: WeightFormat, memory: MemoryEstimate, request: _Request
+) -> SizedCandidate | str:
+    """The measured point as a candidate: no interval, and the batch that its rate and latencies imply (Little)."""
+    ttft, tpot = point.ttft_ms or 0.0, point.tpot_ms or 0.0
+    if ttft > request.slo.ttft_ms:
+        return "measured TTFT above the SLO"
+    if tpot > request.slo.tpot_ms:
+        return "measured TPOT above the SLO"
+    shape = request.shape
+    seconds = (ttft + tpot * (shape.output_tokens - 1)) / 1e3
+
+    def exactly(value: float) -> Estimate:
+        return Estimate(value=value, low=value, high=value)
+
+    return SizedCandidate(
+        precision=fmt.name,
+        kv_precision=request.kv_precision,
+        layout=layout,
+        batch=max(1, round(point.requests_per_s * seconds)),
+        requests_per_s=exactly(point.requests_per_s),
+        planned_requests_per_s=point.requests_per_s,
+        output_tokens_per_s=exactly(point.requests_per_s * shape.output_tokens),
+        ttft_ms=exactly(ttft),
+        tpot_ms=exactly(tpot),
+        memory=memory,
+        notes=(f"measured ({point.source}), not estimated",),
+        measured=point.source,
     )
