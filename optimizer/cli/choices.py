@@ -1,15 +1,18 @@
 """Turns the words that flags take into the objects that they mean, or into an error with suggestions."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from optimizer.workload.architecture import Architecture, architecture_from_config, resolve_model
 from providers.accelerators import matches
-from providers.errors import UnknownName, UsageError, nearest
+from providers.errors import InvalidValue, UnknownName, UsageError, nearest
 from providers.instance_types import NOT_SOLD_ON_DEMAND
 from providers.offers import PurchaseOption, Trait
+
+if TYPE_CHECKING:
+    from optimizer.sizing.measured import MeasuredPoint
 
 UNCALIBRATED: Final = "uncalibrated"
 FORMATS: Final = ("table", "json", "csv", "md")
@@ -115,6 +118,37 @@ def precisions(words: Iterable[str] | None) -> tuple[str, ...]:
             raise UsageError(f"--precision auto cannot be combined with {', '.join(p for p in chosen if p != 'auto')}")
         return ()
     return tuple(dict.fromkeys(weight_format(word).name for word in chosen))
+
+
+def confidence(value: float | None) -> float | None:
+    """A confidence between 0 and 1, both excluded. Raises InvalidValue."""
+    if value is not None and not 0 < value < 1:
+        raise InvalidValue("--confidence", value, "give a share between 0 and 1, like 0.8")
+    return value
+
+
+def measured(file: str | None) -> "tuple[MeasuredPoint, ...]":
+    """The points of a file of benchmark results. Raises UsageError for a file that cannot be read or is none."""
+    if file is None:
+        return ()
+    from optimizer.sizing.measured import read_measured
+
+    try:
+        text = Path(file).expanduser().read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read {file!r}: {reason}; give a file of benchmark results") from None
+    return read_measured(text, file)
+
+
+def sizing_assumptions(prefix_cache_hit: float, confidence: float | None, measured: str | None) -> Iterator[str]:
+    """What was asked of the estimates, as lines."""
+    if prefix_cache_hit:
+        yield f"{prefix_cache_hit:.0%} of each prompt is found in the prefix cache"
+    if confidence is not None:
+        yield f"planned on the careful end of the estimates' {confidence:.0%} interval"
+    if measured is not None:
+        yield f"measurements of {measured} replace the estimates that they match"
 
 
 def json_text(document: Mapping[str, Any]) -> str:
