@@ -70,7 +70,7 @@ def fetch(client: Client, regions: tuple[str, ...], context: FetchContext, tally
         context.progress(f"{region} through the AWS APIs")
         try:
             coverage += _Region(account, region, tally).read()
-        except CredentialsRefused:
+        except _PricesRefused:
             raise
         except ProviderError as error:
             failure = error
@@ -83,6 +83,10 @@ def fetch(client: Client, regions: tuple[str, ...], context: FetchContext, tally
 def sources() -> tuple[str, ...]:
     filters = ", ".join(f"{name}={value}" for name, value in PLAIN.items())
     return f"{PRICES} ({filters})", f"{SPOT} (ProductDescription Linux/UNIX)", SAVINGS, BLOCKS
+
+
+class _PricesRefused(CredentialsRefused):
+    """The account may not read the price list: then no other region need be tried, as it is the same for all."""
 
 
 class _Account:
@@ -110,7 +114,8 @@ class _Account:
         except ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", ""))
             if code in _DENIED:
-                raise CredentialsRefused("aws", f"{operation} is refused: {code}") from None
+                refused = _PricesRefused if service == "pricing" else CredentialsRefused
+                raise refused("aws", f"{operation} is refused: {code}") from None
             raise ProviderUnavailable("aws", f"{operation} failed: {code or 'no code'}") from None
         except BotoCoreError as error:
             raise ProviderUnavailable("aws", f"{operation} failed ({type(error).__name__})") from None
@@ -173,9 +178,11 @@ class _Region:
         machines = Machines(specifications, self._tally, parse_type_offerings(offerings))
         zones = self._ec2("describe_availability_zones", "AvailabilityZones", AllAvailabilityZones=True)
         self._prices(machines, [zone for zone in zones if zone.get("ZoneType") != "availability-zone"])
-        blocks = [row["InstanceType"] for row in rows if "capacity-block" in row.get("SupportedUsageClasses", ())]
+        in_blocks = {
+            row.get("InstanceType") for row in rows if "capacity-block" in row.get("SupportedUsageClasses", ())
+        }
         names = sorted(specifications)
-        zone_ids = {zone["ZoneName"]: zone["ZoneId"] for zone in zones}
+        zone_ids = {zone.get("ZoneName", ""): zone.get("ZoneId", "") for zone in zones}
         reserved = CommitmentKind.RESERVED_INSTANCE
         plans = CommitmentKind.SAVINGS_PLAN
         found = [
@@ -188,7 +195,9 @@ class _Region:
         if self._part("savings plans", lambda: self._savings(names, machines)):
             found.append(self._covered(PurchaseOption.RESERVED_1Y, plans))
             found.append(self._covered(PurchaseOption.RESERVED_3Y, plans))
-        if self._part("capacity blocks", lambda: self._blocks(sorted(blocks), zone_ids, machines)):
+        if self._part(
+            "capacity blocks", lambda: self._blocks(sorted(in_blocks & specifications.keys()), zone_ids, machines)
+        ):
             found.append(self._covered(PurchaseOption.CAPACITY_BLOCK))
         return found
 
@@ -209,7 +218,7 @@ class _Region:
 
     def _prices(self, machines: Machines, local_zones: Iterable[Mapping[str, Any]]) -> None:
         """The price list of the region and of the Local and Wavelength Zones that belong to it."""
-        places = [self._region, *sorted({zone["GroupName"] for zone in local_zones})]
+        places = [self._region, *sorted({zone["GroupName"] for zone in local_zones if zone.get("GroupName")})]
         for place in places:
             fields = {**PLAIN, "regionCode": place}
             filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in fields.items()]

@@ -161,7 +161,7 @@ def parse_capacity_blocks(
                 PurchaseOption.CAPACITY_BLOCK,
                 source=source,
                 region=region,
-                zone=zone_ids.get(zone),
+                zone=zone_ids.get(zone) or None,
                 row_ids=[row["CapacityBlockOfferingId"]],
                 notes=f"{count} for {hours} h from {_time(row['StartDate']).date().isoformat()}, paid in advance",
                 problem="" if currency == "USD" else f"price in {currency}, not USD",

@@ -32,6 +32,7 @@ from providers.tally import Tally
 from tests.providers.aws_server import AwsServer, ec2_error, json_error
 from tests.providers.conftest import NOW, RECORDINGS, ContextFor, Fetch, NewTally, Recorded, Serve
 from tests.providers.contract import ProviderContract, by_name
+from tests.providers.server import Served
 
 ON_DEMAND, SPOT = PurchaseOption.ON_DEMAND, PurchaseOption.SPOT
 ONE_YEAR, THREE_YEARS = PurchaseOption.RESERVED_1Y, PurchaseOption.RESERVED_3Y
@@ -725,23 +726,24 @@ def test_an_account_that_may_not_read_prices_leaves_the_public_lists(
     assert "a-secret-key" not in " ".join(answer.notes)
 
 
+@pytest.mark.parametrize("failure", [ec2_error("UnauthorizedOperation"), ec2_error("InternalError", 400)])
+def test_a_region_that_fails_or_may_not_be_read_leaves_the_others(
+    recorded: Recorded, fetch: Fetch, failure: Served
+) -> None:
+    both = {"Regions": [{"RegionName": "ap-south-1"}, {"RegionName": "us-east-1"}]}
+    types = recorded("aws/ec2_describe_instance_types.json") | {"NextToken": ""}
+    replies = iter([failure, types])
+    server = account_server(recorded, DescribeRegions=both, DescribeInstanceTypes=lambda _: next(replies))
+    answer = fetch(ADAPTER, server, **KEYS)
+    assert by_name(answer, "p5.48xlarge", purchase_option=ON_DEMAND).region == "us-east-1"
+    assert any(note.startswith("ap-south-1 could not be read") for note in answer.notes)
+    assert not any(part.regions and "ap-south-1" in part.regions for part in answer.coverage)
+
+
 def test_a_profile_that_does_not_exist_leaves_the_public_lists(fetch: Fetch) -> None:
     answer = fetch(ADAPTER, public_server(), AWS_PROFILE="no-such-profile")
     assert "ProfileNotFound" in answer.notes[0]
     assert answer.offers
-
-
-def test_a_region_of_the_account_that_fails_is_a_note(recorded: Recorded, fetch: Fetch) -> None:
-    both = {"Regions": [{"RegionName": "us-east-1"}, {"RegionName": "eu-west-1"}]}
-    calls = iter([recorded("aws/ec2_describe_instance_types.json") | {"NextToken": ""}])
-
-    def types(_: Mapping[str, str]) -> Any:
-        return ec2_error("InternalError", 400) if (found := next(calls, None)) is None else found
-
-    server = account_server(recorded, DescribeRegions=both, DescribeInstanceTypes=types)
-    answer = fetch(ADAPTER, server, **KEYS)
-    assert {offer.region for offer in answer.offers} <= {"eu-west-1", "us-east-1", "us-east-2"}
-    assert any("could not be read" in note for note in answer.notes)
 
 
 def test_pages_of_boto3_are_followed_and_bounded(
