@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 UNCALIBRATED: Final = "uncalibrated"
 FORMATS: Final = ("table", "json", "csv", "md")
-TASKS: Final = ("infer",)
+PAGE_FORMATS: Final = (*FORMATS, "html")
+TASKS: Final = ("infer", "train", "finetune", "lora", "qlora")
 _MAX_CONFIG_BYTES: Final = 10_000_000
 _LONGEST_NAME: Final = 250
 

@@ -135,11 +135,6 @@ def holdings(path: str | None, offers: Sequence[Offer]) -> tuple[Holding, ...]:
     return parse_current(read_text(path, "file of running instances", MAX_FILE_BYTES), path, offers)
 
 
-def stock(offers: Iterable[Offer]) -> dict[str, int]:
-    """Known stock by offer key: what is out of stock has none; unknown is no limit."""
-    return {str(offer.key): 0 for offer in offers if offer.in_stock is False}
-
-
 def refresh_first(providers: Iterable[str], *, offline: bool, quiet: bool) -> None:
     """Fetches live prices before planning. Raises UsageError together with `--offline`."""
     if offline:

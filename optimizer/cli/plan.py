@@ -76,6 +76,12 @@ def plan(
     melange: Annotated[
         str | None, typer.Option("--melange", metavar="FILE", help="Solve a Melange problem (JSON) instead of a model.")
     ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            "--sweep", metavar="RANGE", help="A plan per value: rate=1:100:log10, budget, context, spot-share."
+        ),
+    ] = None,
     quota: Annotated[
         str | None,
         typer.Option("--quota", metavar="FILE", help="YAML of quotas by region, accelerator, instance type."),
@@ -131,7 +137,7 @@ def plan(
     """
     started = time.perf_counter()
     from optimizer.cli import choices, market_view, plan_output, values, workloads
-    from optimizer.cli.settings import today
+    from optimizer.cli.settings import now, today
     from optimizer.cli.streams import say, write_result
     from optimizer.plans.planner import Request
     from optimizer.plans.planner import plan as make_plan
@@ -139,7 +145,7 @@ def plan(
     from optimizer.workload.workload import SLO, InferenceWorkload, RequestShape, ShapeDemand
 
     choices.one_of("task", task, choices.TASKS)
-    format_ = choices.one_of("format", format_, choices.FORMATS)
+    format_ = choices.one_of("format", format_, choices.FORMATS if sweep is None else choices.PAGE_FORMATS)
     values.rate("--rate", rate)
     solver_options = SolverOptions(solver=solver, gap=values.share("--gap", gap, zero=True) or 0.0, max_nodes=max_nodes)
     if melange is not None:
@@ -179,44 +185,48 @@ def plan(
         market_view.refresh_first(provider or (), offline=offline, quiet=quiet)
     offers = market_view.load(view)
     loaded = time.perf_counter()
-    result = make_plan(
-        Request(
-            workloads=given.pairs,
-            budget_usd_per_month=budget_usd,
-            offers=offers.eligible,
-            offers_on_file=len(offers.all_on_file),
-            rejections=offers.rejections,
-            today=today(),
-            max_age_days=int(max_age_days),
-            limits=Limits(
-                max_accelerators=max_gpus,
-                max_spot_share=values.share("--max-spot-share", max_spot_share, zero=True),
-                min_providers=min_providers,
-                max_provider_share=values.share("--max-provider-share", max_provider_share),
-                spare_replicas=spare_replicas,
-                quotas=market_view.quotas(quota),
-            ),
-            terms=market_view.terms(boot_minutes=boot_minutes, spot_margin=spot_margin, horizon=horizon),
-            holdings=market_view.holdings(current, offers.all_on_file),
-            stock=market_view.stock(offers.eligible),
-            every_alternative=show_all,
-            solver_options=solver_options,
-            pools=offers.pools,
-            engine=engine,
-            gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),
-            prefix_cache_hit=values.share("--prefix-cache-hit", prefix_cache_hit, zero=True) or 0.0,
-            confidence=choices.confidence(confidence),
-            measured=choices.measured(measured),
-            assumptions=(
-                *plan_output.assumptions(given.pairs, engine),
-                *choices.sizing_assumptions(prefix_cache_hit, confidence, measured),
-                *given.assumptions,
-                *market_view.assumed_terms(view, given.pairs, boot_minutes=boot_minutes, spot_margin=spot_margin),
-                *offers.remarks,
-            ),
-            warnings=(*given.warnings, *offers.warnings),
-        )
+    request = Request(
+        workloads=given.pairs,
+        budget_usd_per_month=budget_usd,
+        offers=offers.eligible,
+        offers_on_file=len(offers.all_on_file),
+        rejections=offers.rejections,
+        today=today(),
+        max_age_days=int(max_age_days),
+        limits=Limits(
+            max_accelerators=max_gpus,
+            max_spot_share=values.share("--max-spot-share", max_spot_share, zero=True),
+            min_providers=min_providers,
+            max_provider_share=values.share("--max-provider-share", max_provider_share),
+            spare_replicas=spare_replicas,
+            quotas=market_view.quotas(quota),
+        ),
+        terms=market_view.terms(boot_minutes=boot_minutes, spot_margin=spot_margin, horizon=horizon),
+        holdings=market_view.holdings(current, offers.all_on_file),
+        every_alternative=show_all,
+        solver_options=solver_options,
+        pools=offers.pools,
+        engine=engine,
+        gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),
+        prefix_cache_hit=values.share("--prefix-cache-hit", prefix_cache_hit, zero=True) or 0.0,
+        confidence=choices.confidence(confidence),
+        measured=choices.measured(measured),
+        assumptions=(
+            *plan_output.assumptions(given.pairs, engine),
+            *choices.sizing_assumptions(prefix_cache_hit, confidence, measured),
+            *given.assumptions,
+            *market_view.assumed_terms(view, given.pairs, boot_minutes=boot_minutes, spot_margin=spot_margin),
+            *offers.remarks,
+        ),
+        warnings=(*given.warnings, *offers.warnings),
     )
+    if sweep is not None:
+        from optimizer.cli import sweep as sweep_command
+
+        text, feasible = sweep_command.rendered(request, sweep, format_, now())
+        write_result(text, output)
+        return ExitCode.DONE if feasible else ExitCode.INFEASIBLE
+    result = make_plan(request)
     stages = {"import_s": imported - started, "load_s": loaded - imported, **result.timing_s}
     result = replace(result, timing_s=stages if timing else {})
     write_result(plan_output.render(result, format_, explained=explain, everything=show_all), output)

@@ -68,7 +68,7 @@ class _Runs:
 
 @dataclass(slots=True)
 class Market:
-    """Workloads against offers, through the integer program."""
+    """Workloads against offers, through the integer program; `stock` bounds offers by key, others have no known bound."""
 
     sizers: Sequence[Sizer]
     terms: Terms

@@ -58,7 +58,7 @@ class Request:
     """What is asked: workloads with their models, money and limits, the offers that may be bought, and the others.
 
     `offers_on_file` counts all that were looked at; `rejections` says why the others may not be bought. `pools` are
-    offers under other flags. `holdings` run today, `stock` is what is known to be there, by offer key.
+    offers under other flags. `holdings` run today.
     """
 
     workloads: Sequence[tuple[InferenceWorkload, Architecture]]
@@ -73,13 +73,13 @@ class Request:
     solver_options: SolverOptions = field(default_factory=SolverOptions)
     pools: Sequence[Pool] = ()
     holdings: Sequence[Holding] = ()
-    stock: Mapping[str, int] = field(default_factory=dict)
     engine: str = "vllm"
     gpu_memory_utilization: float | None = None
     prefix_cache_hit: float = 0.0
     confidence: float | None = None
     measured: Sequence[MeasuredPoint] = ()
     every_alternative: bool = False
+    alternatives: bool = True
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -102,11 +102,11 @@ def plan(request: Request) -> Plan:
     sizers = desk.market.sizers
     main = desk.choose(request.offers)
     fleet = main.fleet
-    limited = request.limits != Limits() or bool(request.stock)
+    limited = request.limits != Limits()
     rejections = {**request.rejections, **_sizing_rejections(sizers)}
     chosen = time.perf_counter()
     cheapest = desk.cheapest(request.offers) if request.budget_usd_per_month is not None or fleet is None else None
-    alternatives = tuple(_alternatives(desk))
+    alternatives = tuple(_alternatives(desk)) if request.alternatives else ()
     compared = time.perf_counter()
     shortfalls, suggestions = ((), ()) if fleet else _remedies(request, main, cheapest, alternatives)
     return Plan(
@@ -227,7 +227,7 @@ def _desk(request: Request) -> _Desk:
         )
         for workload, architecture in request.workloads
     ]
-    return _Desk(request, Market(sizers, request.terms, request.solver_options, request.holdings, request.stock))
+    return _Desk(request, Market(sizers, request.terms, request.solver_options, request.holdings))
 
 
 def _alternatives(desk: _Desk) -> Iterable[Alternative]:
