@@ -68,7 +68,7 @@ class _Runs:
 
 @dataclass(slots=True)
 class Market:
-    """Workloads against offers, through the integer program; `stock` bounds offers by key, others have no known bound."""
+    """Workloads against offers, through the integer program. `stock` bounds offers by key, where it is known."""
 
     sizers: Sequence[Sizer]
     terms: Terms
