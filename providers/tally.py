@@ -10,10 +10,13 @@ from providers.base import Answer, Coverage
 from providers.errors import InvalidAnswer, UnknownName
 from providers.instance_types import describe
 from providers.offers import Commitment, InstanceType, Offer, OfferKey, PurchaseOption, Trait
-from providers.plausibility import implausible
+from providers.plausibility import implausible, not_a_price
 from providers.units import USD_DECIMALS
 
 _STEP: Final = Decimal(1).scaleb(-USD_DECIMALS)
+_MOST_USD_PER_HOUR: Final = Decimal(1_000_000)
+"""Beyond any machine: such a number is a fault of the reply, not a price to look at."""
+
 _NOT_A_NUMBER: Final = Decimal("NaN")
 
 
@@ -44,6 +47,7 @@ class Tally:
         self._today = now.date()
         self._offers: dict[OfferKey, Offer] = {}
         self._rejections: Counter[str] = Counter()
+        self._doubtful: list[Offer] = []
         self._unreadable: set[OfferKey] = set()
         self._ambiguous: set[OfferKey] = set()
         self._instance_types: set[str] = set()
@@ -114,7 +118,10 @@ class Tally:
         notes: str = "",
         problem: str = "",
     ) -> None:
-        """Takes the offer, or counts why its price cannot be used; `problem` is what the caller saw wrong with it."""
+        """Takes the offer, or counts why its price cannot be used; `problem` is what the caller saw wrong with it.
+
+        A price beyond the bounds is counted too, and handed over apart: a person may look at it and take it.
+        """
         key = OfferKey(
             provider=kind.provider,
             instance_type=kind.name,
@@ -124,9 +131,9 @@ class Tally:
             commitment_kind=commitment.kind if commitment else "",
             commitment_variant=commitment.variant if commitment else "",
         )
-        reason = problem or ("no price" if price is None else implausible(price, kind))
+        reason = problem or _why_not(price)
         if reason or price is None:
-            self.unreadable(key, reason or "no price")
+            self.unreadable(key, reason)
             return
         found = Offer(
             instance_type=kind,
@@ -142,7 +149,11 @@ class Tally:
             effective_from=effective_from,
             notes=notes,
         )
-        if key in self._ambiguous:
+        beyond_bounds = implausible(found.usd_per_hour, kind)
+        if beyond_bounds:
+            self._doubtful.append(found)
+            self.unreadable(key, beyond_bounds)
+        elif key in self._ambiguous:
             self.reject("several prices for one offer")
         elif key not in self._offers:
             self._offers[key] = found
@@ -169,6 +180,19 @@ class Tally:
             instance_types_seen=len(self._instance_types),
             rejections=dict(sorted(self._rejections.items())),
             unreadable=frozenset(self._unreadable - self._offers.keys()),
+            doubtful=tuple(offer for offer in self._doubtful if offer.key not in self._offers),
             notes=tuple(self._notes),
             sources=tuple(sources),
         )
+
+
+def _why_not(price: Decimal | None) -> str:
+    """Why there is no price to keep, or nothing."""
+    if price is None:
+        return "no price"
+    reason = not_a_price(price)
+    if reason:
+        return reason
+    if not _STEP <= price <= _MOST_USD_PER_HOUR:
+        return f"price of less than {_STEP} or more than {_MOST_USD_PER_HOUR} USD per hour"
+    return ""

@@ -176,6 +176,16 @@ def test_a_suspicious_price_is_kept_apart_told_and_can_be_accepted(costopt: Comm
     assert document(costopt("prices", "status", "-f", "json"))["kept_apart"] == []
 
 
+def test_a_price_beyond_all_bounds_is_kept_apart_and_can_be_accepted(costopt: Command, api: LambdaApi) -> None:
+    api.cents = {H100: 3192, A10: 12900}
+    assert "outside 0.01 to 60 USD per accelerator-hour" in costopt("refresh", "lambda").err
+    listed = document(costopt("prices", "status", "-f", "json"))["kept_apart"]
+    assert {entry["usd_per_hour"] for entry in listed} == {"129"}
+    assert price(costopt, A10) == "1.29", "the shipped price stays in use"
+    costopt("refresh", "lambda", "--accept")
+    assert price(costopt, A10) == "129"
+
+
 def test_recorded_replies_hold_no_secret_and_replay_to_the_same_offers(
     costopt: Command, api: LambdaApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
