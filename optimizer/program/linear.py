@@ -18,22 +18,35 @@ class Row:
 
 @dataclass(slots=True)
 class LinearProgram:
-    """minimise sum cost_j x_j subject to rows and lower_j <= x_j <= upper_j, x_j integer where `integer[j]`."""
+    """minimise sum cost_j x_j subject to rows and lower_j <= x_j <= upper_j, x_j integer where `integer[j]`.
+
+    `block[j]` is the period that a column belongs to, None if it belongs to all.
+    """
 
     cost: list[float] = field(default_factory=list)
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
     integer: list[bool] = field(default_factory=list)
+    block: list[int | None] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     contradictory: bool = False
     """Whether a row without terms asks for more than nothing: solvers disagree on such rows, so they are kept out."""
 
-    def column(self, *, cost: float = 0.0, lower: float = 0.0, upper: float = inf, integer: bool = False) -> int:
+    def column(
+        self,
+        *,
+        cost: float = 0.0,
+        lower: float = 0.0,
+        upper: float = inf,
+        integer: bool = False,
+        block: int | None = None,
+    ) -> int:
         """Append a column; return its index."""
         self.cost.append(cost)
         self.lower.append(lower)
         self.upper.append(upper)
         self.integer.append(integer)
+        self.block.append(block)
         return len(self.cost) - 1
 
     def at_least(self, terms: Iterable[Term], bound: float) -> None:

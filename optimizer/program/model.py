@@ -34,6 +34,9 @@ Key = tuple[str, int, int]
 """Candidate id, pool index, period index."""
 
 
+FEW_CANDIDATES = 12
+"""Up to so many candidates the cut of each on its own is worth its row; beyond, only those that turn out violated."""
+
 UNLIMITED_UNITS = 10_000.0
 """Stands for "no limit" where a finite number is needed and units are free of charge."""
 
@@ -54,7 +57,11 @@ class Scenario:
 
 @dataclass(slots=True, kw_only=True)
 class Model:
-    """The linear program and what its columns mean."""
+    """The linear program and what its columns mean.
+
+    scenarios_of  indices of a workload's scenarios;  cuts  rows of the cuts of a scenario, by its index
+    packing_rows  the rows that couple replicas with units;  running  (candidate, pool) by (period, workload)
+    """
 
     problem: Problem
     pools: tuple[Pool, ...]
@@ -69,6 +76,9 @@ class Model:
     free: set[str] = field(default_factory=set)
     scenarios: list[Scenario] = field(default_factory=list)
     scale: int | None = None
+    packing_rows: range = range(0)
+    cuts: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
+    scenarios_of: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     running: dict[tuple[int, str], list[tuple[ProgramCandidate, int]]] = field(default_factory=dict)
 
     @property
@@ -132,7 +142,7 @@ def define_units(model: Model) -> None:
             _define_amounts(model, offer)
         most = sum(inf if offer.maximum is None else offer.maximum for offer in pool.offers)
         for t in model.periods:
-            column = model.units[index, t] = model.linear.column(upper=most, integer=True)
+            column = model.units[index, t] = model.linear.column(upper=most, integer=True, block=t)
             supply = [(model.amount(offer, t), 1.0) for offer in pool.offers]
             model.linear.equal([*supply, (column, -1.0)], 0.0)
 
@@ -146,7 +156,7 @@ def _define_amounts(model: Model, offer: ProgramOffer) -> None:
         return
     for t in model.periods:
         model.bought[offer.id, t] = model.linear.column(
-            cost=price * model.hours_share(t), lower=offer.committed, upper=upper, integer=integer
+            cost=price * model.hours_share(t), lower=offer.committed, upper=upper, integer=integer, block=t
         )
 
 
@@ -168,7 +178,7 @@ def define_replicas(model: Model) -> None:
             if not fits or candidate.workload not in pool.eligible:
                 continue
             for t in model.periods:
-                model.replicas[candidate.id, index, t] = model.linear.column(integer=True)
+                model.replicas[candidate.id, index, t] = model.linear.column(integer=True, block=t)
                 model.running.setdefault((t, candidate.workload), []).append((candidate, index))
 
 
@@ -178,6 +188,7 @@ def define_packing(model: Model) -> None:
     Where counting accelerators does not mean that replicas fit (sizes that do not divide each other and the unit), the
     units are filled by patterns: y_pt,pattern integer, sum y = N_pt, sum of a size's replicas <= slots in the patterns.
     """
+    first_row = len(model.linear.rows)
     on_pool: dict[tuple[int, int], list[tuple[ProgramCandidate, int]]] = defaultdict(list)
     for (t, _), running in model.running.items():
         for candidate, pool in running:
@@ -193,13 +204,14 @@ def define_packing(model: Model) -> None:
             model.linear.at_most([*taken, (units, -float(unit))], 0.0)
         else:
             _define_patterns(model, pool, t, sizes, running)
+    model.packing_rows = range(first_row, len(model.linear.rows))
 
 
 def _define_patterns(
     model: Model, pool: int, t: int, sizes: tuple[int, ...], running: Sequence[tuple[ProgramCandidate, int]]
 ) -> None:
     columns = {
-        pattern: model.linear.column(integer=True)
+        pattern: model.linear.column(integer=True, block=t)
         for pattern in patterns(sizes, model.pools[pool].accelerators_per_unit)
     }
     model.patterns.update({(pool, t, pattern): column for pattern, column in columns.items()})
@@ -255,7 +267,12 @@ def _below_one(share: float | None) -> TypeGuard[float]:
 def _add_scenario(model: Model, w: int, t: int, fraction: float, left: Sequence[int]) -> None:
     remaining = _effective_terms(model, w, t, left)
     losing = len(left) < len(model.pools) or fraction < 1
-    model.scenarios.append(Scenario(workload=w, period=t, fraction=fraction, losing=losing, remaining=remaining))
+    _append(model, Scenario(workload=w, period=t, fraction=fraction, losing=losing, remaining=remaining))
+
+
+def _append(model: Model, scenario: Scenario) -> None:
+    model.scenarios_of[scenario.workload].append(len(model.scenarios))
+    model.scenarios.append(scenario)
 
 
 def _effective_terms(model: Model, w: int, t: int, pools: Container[int]) -> tuple[tuple[Term, ...], ...]:
@@ -278,8 +295,8 @@ def _add_unit_losses(model: Model, w: int, t: int) -> None:
     for index, lost in enumerate(replicas_lost(model.problem, model.services[w])):
         if not everything[index]:
             continue
-        column = model.linear.column()
-        some_left = model.linear.column(upper=1.0, integer=True)
+        column = model.linear.column(block=t)
+        some_left = model.linear.column(upper=1.0, integer=True, block=t)
         most = most_replicas(model, w, index)
         model.linear.at_most([(column, 1.0), (some_left, float(lost)), *_negated(everything[index])], 0.0)
         model.linear.at_most([(column, 1.0), (some_left, -most)], 0.0)
@@ -290,7 +307,7 @@ def _add_unit_losses(model: Model, w: int, t: int) -> None:
         remaining = tuple(
             left[index] if mine == lost_class else everything[index] for index, mine in enumerate(hardware)
         )
-        model.scenarios.append(Scenario(workload=w, period=t, fraction=1.0, losing=True, remaining=remaining))
+        _append(model, Scenario(workload=w, period=t, fraction=1.0, losing=True, remaining=remaining))
 
 
 def replicas_lost(problem: Problem, service: Service) -> list[int]:
@@ -339,7 +356,7 @@ def define_minimum_orders(model: Model) -> None:
                 continue
             most = float(max(_most_units(model, index, offer), offer.minimum_order, offer.committed))
             for column in dict.fromkeys(model.amount(offer, t) for t in model.periods):
-                used = model.linear.column(upper=1.0, integer=True)
+                used = model.linear.column(upper=1.0, integer=True, block=model.linear.block[column])
                 model.linear.at_least([(column, 1.0), (used, -float(offer.minimum_order))], 0.0)
                 model.linear.at_most([(column, 1.0), (used, -most)], 0.0)
 
@@ -387,7 +404,7 @@ def define_starts(model: Model) -> None:
             price = problem.effective_usd_per_hour(offer)
             started = []
             for t in model.periods:
-                start = model.linear.column(cost=price * boot / problem.cycle_hours)
+                start = model.linear.column(cost=price * boot / problem.cycle_hours, block=t)
                 before = model.bought[offer.id, t - 1 if t else model.periods[-1]]
                 model.linear.at_least([(start, 1.0), (model.bought[offer.id, t], -1.0), (before, 1.0)], 0.0)
                 started.append(start)
@@ -539,8 +556,9 @@ def define_first_cuts(model: Model) -> None:
         prices = [max(cheapest.get(one.hardware, 0.0), 1e-9) * one.accelerators_per_replica for one in used]
         weights = np.array(prices)
         add_cut(model, w, weights / weights.max())
-        for index in range(len(used)):
-            add_cut(model, w, service.alone(index))
+        if len(used) <= FEW_CANDIDATES:
+            for index in range(len(used)):
+                add_cut(model, w, service.alone(index))
 
 
 def add_cut(model: Model, workload: int, weights: Vector) -> None:
@@ -550,10 +568,12 @@ def add_cut(model: Model, workload: int, weights: Vector) -> None:
     """
     needed = cut_value(model.services[workload], weights, model.demand[workload])
     rho = model.problem.utilisation
-    for scenario in model.scenarios:
+    for index in model.scenarios_of[workload]:
+        scenario = model.scenarios[index]
         bound = scenario.fraction * float(needed[scenario.period])
-        if scenario.workload != workload or bound <= 0:
+        if bound <= 0:
             continue
+        model.cuts[index].append(len(model.linear.rows))
         terms = [
             (column, rho * float(weight) * factor)
             for weight, remaining in zip(weights, scenario.remaining, strict=True)

@@ -54,9 +54,10 @@ class Service:
     def pace(self) -> Vector | None:
         """How fast each candidate is next to the fastest, if that does not depend on the shape; else None.
 
-        One cut with these weights then says all: there is nothing to route.
+        One cut with these weights then says all: there is nothing to route. A candidate that serves nothing weighs 0.
         """
-        if not _same_pace(self.share):
+        serving = np.isfinite(self.share).any(axis=1)
+        if not serving.any() or not _same_pace(self.share[serving]):
             return None
         return _scaled(1 / self.share[:, 0])
 

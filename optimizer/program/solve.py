@@ -13,10 +13,12 @@ from math import inf
 import numpy as np
 
 from optimizer.program.check import check
+from optimizer.program.decompose import decomposable, solve_by_period
 from optimizer.program.model import Model, Scenario, add_cut, build
 from optimizer.program.problem import Problem, Quota, Shortfall, Solution, SolverOptions
 from optimizer.program.readout import read_out, rounded
 from optimizer.program.reduce import reduce, unreduced
+from optimizer.program.rounding import add_rounding_cuts
 from optimizer.program.route import TOLERANCE as UTILISATION_TOLERANCE
 from optimizer.program.route import Routing, Vector, route
 from optimizer.program.solver import Answer, Session
@@ -25,6 +27,9 @@ from providers.units import HOURS_PER_MONTH
 
 UNLIMITED = 10**9
 """A quota that limits nothing."""
+
+LARGE = 4000
+"""Replica columns from which on a program of several periods is solved period by period, within the gap asked for."""
 
 MAX_ROUNDS = 200
 """Rounds of cuts after which something is wrong; a handful is usual."""
@@ -133,16 +138,59 @@ def _solve_checked(problem: Problem, options: SolverOptions) -> Solution:
 
 
 def _solve_with_cuts(model: Model, options: SolverOptions) -> Answer:
-    """Alternate between solving and adding cuts: first on the relaxation, which is cheap, then on the integers."""
-    if any(service.pace() is None for service in model.services if service.candidates):
-        relaxed = Session(model.linear, options, relaxed=True)
-        for _ in range(MAX_ROUNDS):
-            answer = relaxed.solve()
-            if answer.values is None or not _add_violated_cuts(model, answer.values, options):
-                break
+    """The relaxation with all cuts, which is cheap; for a large program then period by period; then the integers."""
+    bound = -inf
+    if _worth_relaxing(model):
+        relaxed = _relax(model, options)
+        if relaxed.values is None:
+            return relaxed
+        bound = relaxed.objective
+        if len(model.replicas) > LARGE and options.gap > 0 and decomposable(model):
+            found = _by_period(model, relaxed, options)
+            if found is not None:
+                return found
+    return _solve_integers(model, options, bound)
+
+
+def _worth_relaxing(model: Model) -> bool:
+    """A single workload in a single period without routing needs no cut but the one it has."""
+    return len(model.scenarios) > 1 or any(service.pace() is None for service in model.services if service.candidates)
+
+
+def _relax(model: Model, options: SolverOptions) -> Answer:
+    """Solve the relaxation, adding the cuts of routing until it can be routed, and those of whole replicas."""
+    session = Session(model.linear, options, relaxed=True)
+    for _ in range(MAX_ROUNDS):
+        answer = session.solve()
+        if answer.values is None:
+            break
+        if not _add_violated_cuts(model, answer.values, options) and not add_rounding_cuts(model, answer):
+            break
+    return answer
+
+
+def _by_period(model: Model, relaxed: Answer, options: SolverOptions) -> Answer | None:
+    """A plan put together from the periods' own programs, with the relaxation's bound; None if that finds none."""
+    values: Sequence[float] = relaxed.values or ()
+    open_periods: Sequence[int] = model.periods
+    for _ in range(MAX_ROUNDS):
+        found = solve_by_period(model, relaxed, options, open_periods, values)
+        if found is None:
+            return None
+        values = found
+        before = len(model.linear.rows)
+        violated = _add_violated_cuts(model, rounded(model, values), options)
+        if not violated:
+            return replace(relaxed, status="stopped", values=values, bound=relaxed.objective, nodes=0)
+        touched = {model.linear.block[row.terms[0][0]] for row in model.linear.rows[before:]}
+        open_periods = [t for t in model.periods if t in touched]
+    return None
+
+
+def _solve_integers(model: Model, options: SolverOptions, bound: float) -> Answer:
+    """Alternate between solving the integer program and adding the cuts of routing that its answer breaks."""
     session = Session(model.linear, options)
     nodes = 0
-    bound = -inf
     for _ in range(MAX_ROUNDS):
         answer = session.solve(gap=options.gap)
         nodes += answer.nodes

@@ -1,0 +1,130 @@
+"""Turns a large program into one per period: what all periods share is fixed at the relaxation's value, rounded.
+
+This finds plans, not bounds: the bound stays that of the relaxation with its cuts.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from optimizer.program.linear import LinearProgram, Row
+from optimizer.program.model import Model
+from optimizer.program.problem import SolverOptions
+from optimizer.program.solver import Answer, Session
+
+CHOICES = 6
+"""Candidates that a workload may choose from in a period, besides those that the relaxation uses: cheapest first."""
+
+NODES = 20
+"""Nodes for the program of one period: the root nearly always comes within the gap asked for."""
+
+SHARE_OF_GAP = 0.3
+"""Part of the gap that the programs of the periods may leave open."""
+
+
+@dataclass(slots=True)
+class Blocks:
+    """The columns and rows of each period; rows over several periods are in none."""
+
+    columns: dict[int, list[int]]
+    rows: dict[int, list[int]]
+    shared: list[int]
+
+    @staticmethod
+    def of(linear: LinearProgram) -> "Blocks":
+        columns: dict[int, list[int]] = defaultdict(list)
+        shared = []
+        for column, block in enumerate(linear.block):
+            if block is None:
+                shared.append(column)
+            else:
+                columns[block].append(column)
+        rows: dict[int, list[int]] = defaultdict(list)
+        for index, row in enumerate(linear.rows):
+            touched = {linear.block[column] for column, _ in row.terms} - {None}
+            if len(touched) == 1 and (block := touched.pop()) is not None:
+                rows[block].append(index)
+        return Blocks(columns=columns, rows=rows, shared=shared)
+
+
+def decomposable(model: Model) -> bool:
+    """Whether kept units are all that periods share, start costs aside, which the periods' programs leave out."""
+    shared = {column for column, block in enumerate(model.linear.block) if block is None}
+    return (
+        len(model.periods) > 1 and model.scale is None and shared == set(model.kept.values()) and not _stays_up(model)
+    )
+
+
+def _stays_up(model: Model) -> bool:
+    return model.problem.limits.minimum_hours_up > min(period.hours for period in model.problem.periods)
+
+
+def solve_by_period(
+    model: Model, relaxed: Answer, options: SolverOptions, periods: Sequence[int], values: Sequence[float]
+) -> list[float] | None:
+    """`values` with the columns of some periods solved anew; None if a period has no plan with what is kept."""
+    linear = model.linear
+    blocks = Blocks.of(linear)
+    chosen = _columns_worth_having(model, relaxed)
+    result = list(values)
+    for column in blocks.shared:
+        result[column] = float(round(values[column])) if linear.integer[column] else values[column]
+    settings = replace(options, max_nodes=NODES)
+    for t in periods:
+        columns = [column for column in blocks.columns[t] if column in chosen]
+        part = _program_of(linear, columns, [linear.rows[index] for index in blocks.rows[t]], result)
+        answer = Session(part, settings).solve(gap=SHARE_OF_GAP * options.gap)
+        if answer.values is None:
+            return None
+        for column in blocks.columns[t]:
+            result[column] = 0.0
+        for column, value in zip(columns, answer.values, strict=True):
+            result[column] = value
+    return result
+
+
+def _columns_worth_having(model: Model, relaxed: Answer) -> set[int]:
+    """All columns but replicas, and of a workload's replicas those in use and the CHOICES of least reduced cost."""
+    values = relaxed.values or ()
+    reduced = _reduced_costs(model.linear, relaxed.duals)
+    replicas = set(model.replicas.values())
+    chosen = {column for column in range(len(model.linear.cost)) if column not in replicas}
+    for (t, _), running in model.running.items():
+        columns = [model.replicas[candidate.id, pool, t] for candidate, pool in running]
+        columns.sort(key=lambda column: (reduced[column], column))
+        chosen.update(columns[:CHOICES])
+        chosen.update(column for column in columns if values[column] > 1e-6)
+    return chosen
+
+
+def _reduced_costs(linear: LinearProgram, duals: Sequence[float]) -> list[float]:
+    reduced = list(linear.cost)
+    for row, dual in zip(linear.rows, duals, strict=False):
+        if dual:
+            for column, coefficient in row.terms:
+                reduced[column] -= dual * coefficient
+    return reduced
+
+
+def _program_of(
+    linear: LinearProgram, columns: Sequence[int], rows: Sequence[Row], fixed: Mapping[int, float] | Sequence[float]
+) -> LinearProgram:
+    """The program in some columns alone: shared columns become constants, dropped ones 0."""
+    place = {column: index for index, column in enumerate(columns)}
+    part = LinearProgram(
+        cost=[linear.cost[column] for column in columns],
+        lower=[linear.lower[column] for column in columns],
+        upper=[linear.upper[column] for column in columns],
+        integer=[linear.integer[column] for column in columns],
+        block=[None] * len(columns),
+    )
+    for row in rows:
+        constant = sum(value * fixed[column] for column, value in row.terms if linear.block[column] is None)
+        terms = [(place[column], value) for column, value in row.terms if column in place]
+        if row.lower == row.upper:
+            part.equal(terms, row.lower - constant)
+        elif row.lower > float("-inf"):
+            part.at_least(terms, row.lower - constant)
+        else:
+            part.at_most(terms, row.upper - constant)
+    return part

@@ -1,0 +1,101 @@
+"""Turns the relaxation's prices into cuts that only whole replicas obey, which closes most of the gap of rounding.
+
+For prices v_c >= 0 and one workload and period, every plan in whole replicas satisfies
+
+    sum_c v_c r_c  >=  min { sum_c v_c r_c : r satisfies the workload's capacity cuts, r whole }
+
+At the prices that the relaxation puts on replicas, the left side is what it pays for this workload and the right side
+what it would have to: together these cuts give the bound of a Lagrangian decomposition by workload and period. The
+right side is found by the exact search of `covering`, over one non-negative combination of the capacity cuts.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from optimizer.program.covering import Kind, cheapest_cover
+from optimizer.program.linear import Term
+from optimizer.program.model import Model
+from optimizer.program.packing import counting_is_exact
+from optimizer.program.solver import Answer
+
+LEAST_GAIN = 1e-4
+"""Relative violation below which a cut is not worth its row."""
+
+SAFETY = 1e-7
+"""Relative amount that a right-hand side is lowered by, so that rounding of floats never cuts a plan off."""
+
+
+def add_rounding_cuts(model: Model, relaxed: Answer) -> bool:
+    """Add a cut for every workload and period that the relaxation serves too cheaply; False if there is none."""
+    if model.scale is not None or relaxed.values is None:
+        return False
+    prices = _replica_prices(model, relaxed.values, relaxed.duals)
+    found: list[tuple[list[Term], float]] = []
+    for index, scenario in enumerate(model.scenarios):
+        if scenario.losing:
+            continue
+        capacity, needed = _combined_cut(model, index, relaxed.duals)
+        columns = [column for column, held in capacity.items() if held > 0 and prices[column] > 0]
+        if not columns or any(held > 0 and prices[column] <= 0 for column, held in capacity.items()):
+            continue  # something useful is free: whole replicas cost nothing either
+        kinds = [Kind(prices[column], capacity[column]) for column in columns]
+        counts = cheapest_cover(kinds, needed)
+        if counts is None:
+            continue
+        least = sum(count * kind.price for count, kind in zip(counts, kinds, strict=True))
+        paid = sum(relaxed.values[column] * prices[column] for column in columns)
+        if least * (1 - SAFETY) > paid * (1 + LEAST_GAIN):
+            found.append(([(column, prices[column]) for column in columns], least * (1 - SAFETY)))
+    for terms, least in found:
+        model.linear.at_least(terms, least)
+    return bool(found)
+
+
+def _combined_cut(model: Model, scenario: int, duals: Sequence[float]) -> tuple[dict[int, float], float]:
+    """The scenario's capacity cuts added up with their duals as weights; the last of them if all duals are 0."""
+    rows = model.cuts[scenario]
+    weights = {row: abs(duals[row]) for row in rows if row < len(duals) and abs(duals[row]) > 1e-12}
+    if not weights and rows:
+        weights = {rows[-1]: 1.0}
+    capacity: dict[int, float] = defaultdict(float)
+    needed = 0.0
+    for index, weight in weights.items():
+        row = model.linear.rows[index]
+        needed += weight * row.lower
+        for column, coefficient in row.terms:
+            capacity[column] += weight * coefficient
+    return capacity, needed
+
+
+def _replica_prices(model: Model, values: Sequence[float], duals: Sequence[float]) -> Mapping[int, float]:
+    """What the relaxation charges for a replica: the dual of its place on a unit, or of all that the dual may be.
+
+    Where a pool is not used at all, the dual only needs to be high enough to keep it unused; the highest that the
+    relaxation allows, the pool's own price, separates better.
+    """
+    prices: dict[int, float] = defaultdict(float)
+    for row in model.packing_rows:
+        if duals[row]:
+            for column, coefficient in model.linear.rows[row].terms:
+                prices[column] -= duals[row] * coefficient
+    unused = {
+        pool
+        for pool in range(len(model.pools))
+        if all(values[model.units[pool, t]] <= 1e-9 for t in model.periods) and _counts(model, pool)
+    }
+    sizes = {candidate.id: candidate.accelerators_per_replica for candidate in model.problem.candidates}
+    cheapest = {
+        pool: min(model.problem.effective_usd_per_hour(offer) for offer in model.pools[pool].offers) for pool in unused
+    }
+    for (candidate, pool, t), column in model.replicas.items():
+        if pool in unused:
+            part = sizes[candidate] / model.pools[pool].accelerators_per_unit
+            prices[column] = max(prices[column], cheapest[pool] * part * model.hours_share(t))
+    return prices
+
+
+def _counts(model: Model, pool: int) -> bool:
+    """Whether a replica's part of a unit is its part of the accelerators."""
+    hardware, unit = model.pools[pool].hardware, model.pools[pool].accelerators_per_unit
+    sizes = {one.accelerators_per_replica for one in model.problem.candidates if one.hardware == hardware}
+    return counting_is_exact(sizes, unit)
