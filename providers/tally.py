@@ -10,7 +10,7 @@ from providers.base import Answer, Coverage
 from providers.errors import InvalidAnswer, UnknownName
 from providers.instance_types import describe
 from providers.offers import Commitment, InstanceType, Offer, OfferKey, PurchaseOption, Trait
-from providers.plausibility import implausible, not_a_price
+from providers.plausibility import not_a_price
 from providers.units import USD_DECIMALS
 
 _STEP: Final = Decimal(1).scaleb(-USD_DECIMALS)
@@ -47,7 +47,6 @@ class Tally:
         self._today = now.date()
         self._offers: dict[OfferKey, Offer] = {}
         self._rejections: Counter[str] = Counter()
-        self._doubtful: list[Offer] = []
         self._unreadable: set[OfferKey] = set()
         self._ambiguous: set[OfferKey] = set()
         self._instance_types: set[str] = set()
@@ -120,7 +119,7 @@ class Tally:
     ) -> None:
         """Takes the offer, or counts why its price cannot be used; `problem` is what the caller saw wrong with it.
 
-        A price beyond the bounds is counted too, and handed over apart: a person may look at it and take it.
+        A price that is implausible is taken too: the cache keeps it apart, where a person can look at it.
         """
         key = OfferKey(
             provider=kind.provider,
@@ -149,11 +148,7 @@ class Tally:
             effective_from=effective_from,
             notes=notes,
         )
-        beyond_bounds = implausible(found.usd_per_hour, kind)
-        if beyond_bounds:
-            self._doubtful.append(found)
-            self.unreadable(key, beyond_bounds)
-        elif key in self._ambiguous:
+        if key in self._ambiguous:
             self.reject("several prices for one offer")
         elif key not in self._offers:
             self._offers[key] = found
@@ -180,7 +175,6 @@ class Tally:
             instance_types_seen=len(self._instance_types),
             rejections=dict(sorted(self._rejections.items())),
             unreadable=frozenset(self._unreadable - self._offers.keys()),
-            doubtful=tuple(offer for offer in self._doubtful if offer.key not in self._offers),
             notes=tuple(self._notes),
             sources=tuple(sources),
         )

@@ -194,7 +194,7 @@ def test_the_recorded_savings_plan_is_found(page: Any, tally: NewTally) -> None:
         (-3, "negative price"),
         (None, "no price"),
         ("three", "price is not a number"),
-        (Decimal("1e9"), "outside 0.01 to 60 USD per accelerator-hour"),
+        (Decimal("1e400"), "price of less than 0.000001 or more than 1000000 USD per hour"),
     ],
 )
 def test_a_price_that_cannot_be_one_is_counted(tally: NewTally, price: Any, reason: str) -> None:

@@ -118,7 +118,7 @@ def test_a_field_that_is_missing_in_one_row_of_many_costs_that_row(
         (None, "no price"),
         ("a lot", "price is not a number"),
         ([1], "price is not a number"),
-        (10**12, "outside 0.01 to 60 USD per accelerator-hour"),
+        (10**12, "price of less than 0.000001 or more than 1000000 USD per hour"),
     ],
 )
 def test_a_price_that_cannot_be_one_costs_that_row_and_keeps_its_earlier_price(

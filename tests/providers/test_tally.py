@@ -97,6 +97,22 @@ def test_places_options_and_commitments_make_different_offers() -> None:
     assert answer.rejections == {}
 
 
+@pytest.mark.parametrize("price", ["0.05", "30000"])
+def test_a_price_beyond_the_bounds_is_passed_on_for_a_person_to_see(price: str) -> None:
+    tally = Tally("aws", NOW)
+    add(tally, Decimal(price))
+    assert [offer.usd_per_hour for offer in tally.answer([], []).offers] == [Decimal(price)]
+
+
+@pytest.mark.parametrize("price", ["1e-9", "1e400", "1000001"])
+def test_a_number_that_no_machine_costs_is_none(price: str) -> None:
+    tally = Tally("aws", NOW)
+    add(tally, Decimal(price))
+    answer = tally.answer([], [])
+    assert not answer.offers
+    assert sum(answer.rejections.values()) == len(answer.unreadable) == 1
+
+
 def test_what_the_caller_saw_wrong_is_the_reason() -> None:
     tally = Tally("aws", NOW)
     add(tally, Decimal(50), problem="price in CNY, not USD")
