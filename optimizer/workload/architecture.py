@@ -23,6 +23,7 @@ _NEUTRAL_SUFFIXES: Final = frozenset(
 """Suffixes of a name that change neither the shape nor the weights' format."""
 
 _PREFIXES: Final = ("meta-", "nvidia-")
+_GGUF_TAG = re.compile(r"[-:.](i?q\d)(?:[-_](k|0|1|nl|xxs|xs))?(?:[-_](s|m|l|xl))?$")
 _PAREN = re.compile(r"\(([^)]*)\)")
 
 
@@ -375,6 +376,10 @@ def _strip(text: str) -> tuple[str, str]:
     for prefix in _PREFIXES:
         name = name.removeprefix(prefix)
     quantised = ""
+    tag = _GGUF_TAG.search(name)
+    if tag:
+        quantised = "_".join(part for part in tag.groups() if part)
+        name = name[: tag.start()]
     words = [word for word in name.split("-") if word]
     while len(words) > 1:
         last = words[-1].split(".")[-1] if words[-1].startswith("quantized.") else words[-1]

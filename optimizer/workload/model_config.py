@@ -11,8 +11,8 @@ _GATED: Final = frozenset(
     """llama mistral mistral3 ministral3 mixtral yi qwen2 qwen2_moe qwen3 qwen3_moe qwen2_vl qwen2_vl_text qwen2_5_vl
     qwen2_5_vl_text qwen3_vl qwen3_vl_text internlm internlm2 internlm3 gemma gemma2 gemma3 gemma3_text gpt_oss phi3
     phimoe deepseek deepseek_v2 deepseek_v3 kimi_k2 cohere cohere2 olmo olmo2 olmo3 granite granitemoe glm glm4 glm4_moe
-    baichuan stablelm seed_oss smollm3 exaone4 minimax_m2 dbrx chatglm llama4 llama4_text ernie4_5 ernie4_5_moe
-    hunyuan_v1_dense""".split()  # noqa: SIM905 - sixty names read better as words than as sixty lines
+    glm4_moe_lite baichuan stablelm seed_oss smollm3 exaone4 minimax_m2 dbrx chatglm llama4 llama4_text ernie4_5
+    ernie4_5_moe hunyuan_v1_dense""".split()  # noqa: SIM905 - sixty names read better as words than as sixty lines
 )
 """Architectures whose MLP has three matrices (gate, up, down)."""
 _PLAIN: Final = frozenset(
