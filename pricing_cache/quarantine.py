@@ -56,9 +56,9 @@ def judge(
     for: one that was asked for fewer regions is no broken one. `accept` takes what the rules hold; what cannot be read
     stays out in any case.
     """
-    listed, ambiguous = _by_key([*answer.offers, *answer.doubtful])
+    listed, ambiguous = _by_key(answer.offers)
     suspicious = {key: found for key, offer in listed.items() if (found := _suspicion(offer, last_good.get(key)))}
-    unusable = ambiguous | {key: Held(reason=UNREADABLE, offer=None) for key in answer.unreadable - listed.keys()}
+    unusable = ambiguous | {key: Held(reason=UNREADABLE, offer=None) for key in answer.unreadable}
     spoken_for = len({key.instance_type for key in last_good if answer.supersedes(key)})
     refusal = _refusal(answer.instance_types_seen, min(last_types_seen or 0, spoken_for))
     held = unusable if accept else suspicious | unusable

@@ -52,9 +52,8 @@ class Answer:
     """What one provider sells today, and what of its reply could not be used.
 
     `offers` have one row per key. `rejections` counts rows by reason; `unreadable` are keys of offers that the reply
-    lists at a price that cannot be used: they are not gone, their last good price stays. `doubtful` are those of them
-    whose price is beyond the bounds that no seller leaves, for a person to judge. `instance_types_seen` counts
-    accelerator instance types, priced or not. `notes` are for the user, `sources` cite the calls and filters.
+    lists at a price that cannot be used: they are not gone, their last good price stays. `instance_types_seen`
+    counts accelerator instance types, priced or not. `notes` are for the user, `sources` cite the calls and filters.
     """
 
     provider: str
@@ -63,7 +62,6 @@ class Answer:
     instance_types_seen: int
     rejections: Mapping[str, int] = field(default_factory=dict)
     unreadable: frozenset[OfferKey] = frozenset()
-    doubtful: tuple[Offer, ...] = ()
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
 

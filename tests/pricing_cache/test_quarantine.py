@@ -124,15 +124,6 @@ def test_what_cannot_be_read_cannot_be_accepted() -> None:
     assert found.held[offer.key].offer is None
 
 
-def test_a_doubtful_price_is_kept_apart_with_its_figure_and_a_person_may_take_it() -> None:
-    offer = make_offer(usd="4800")
-    answer = make_answer(make_offer("other"), doubtful=(offer,), unreadable=frozenset({offer.key}))
-    held = verdict(answer).held[offer.key]
-    assert (held.offer, held.reason) == (offer, "outside 0.01 to 60 USD per accelerator-hour")
-    assert offer.key not in verdict(answer).usable
-    assert verdict(answer, accept=True).usable[offer.key] == offer
-
-
 def test_an_odd_price_that_a_person_took_is_not_held_again() -> None:
     accepted = make_offer(usd="600")
     assert not verdict(make_answer(make_offer(usd="610")), accepted).held
