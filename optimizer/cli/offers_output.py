@@ -111,7 +111,12 @@ def check_instance_types(book: OfferBook, names: frozenset[str]) -> None:
     """Raises UnknownName for a machine that no offer has."""
     known = {offer.instance_type.name for offer in book.offers}
     for name in sorted(names - known):
-        raise UnknownName("instance type", name, nearest(name, known), "`costopt offers --all` lists them")
+        raise UnknownName(
+            "instance type",
+            name,
+            nearest(name, known),
+            "`costopt offers --all` lists them; machines whose accelerator has no facts here are left out",
+        )
 
 
 def arranged(offers: Sequence[Offer], listing: Listing, sort: str) -> list[Offer]:

@@ -54,7 +54,7 @@ UNKNOWN_NAMES = [
     ((*PLAN, "--engine", "vlm"), "unknown engine 'vlm'; did you mean vllm?"),
     ((*PLAN, "--include", "comunity"), "unknown kind to include 'comunity'; did you mean community"),
     ((*PLAN, "--solver", "gurobbi"), "unknown solver 'gurobbi'"),
-    ((*PLAN, "--task", "inference"), "unknown task 'inference'; did you mean infer?"),
+    ((*PLAN, "--task", "inference"), "unknown task 'inference'; did you mean infer"),
     (("size", "--model", "8B", "--gpu", "nope"), "unknown accelerator 'nope'"),
     (("offers", "--instance-type", "p5.48xlarg"), "unknown instance type 'p5.48xlarg'; did you mean p5.48xlarge"),
     (("offers", "--sort", "cost"), "unknown sort key 'cost'"),

@@ -189,7 +189,6 @@ def test_there_are_at_most_three_suggestions_cheapest_first() -> None:
     assert answer.suggestions[0].flag == "--include kind2"
 
 
-@pytest.mark.xfail(reason="the program does not say yet which of its limits is short", strict=True)
 def test_a_limit_on_accelerators_is_named_with_what_it_is_short_of() -> None:
     answer = plan(make_request(make_offer(gpu="L4"), rate=100, limits=Limits(max_accelerators=1)))
     assert answer.status == "infeasible"
