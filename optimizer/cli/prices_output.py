@@ -1,7 +1,7 @@
 """Turns what the cache knows about its prices into tables, JSON, CSV, Markdown, and for a history a page."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from html import escape
@@ -304,7 +304,7 @@ def _change_row(change: Change) -> tuple[str, ...]:
     )
 
 
-def _counted(found: Iterable[Change], group_of: Any) -> dict[str, dict[str, Any]]:
+def _counted(found: Iterable[Change], group_of: Callable[[Change], str]) -> dict[str, dict[str, Any]]:
     """Changes by kind for each group, and the median of the price changes in percent."""
     groups: dict[str, list[Change]] = defaultdict(list)
     for change in found:

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, Final
 
 from optimizer.cli.choices import json_text
@@ -119,13 +120,11 @@ def _counts(reasons: Mapping[str, int]) -> str:
 
 
 def _document(result: Result) -> dict[str, Any]:
-    changes = result.changes
-    counts = {"new": changes.new, "changed": changes.changed, "unchanged": changes.unchanged, "gone": changes.gone}
     return {
         "provider": result.provider,
         "outcome": result.outcome,
         "message": result.message,
-        "offers": counts if result.outcome is Outcome.STORED else None,
+        "offers": asdict(result.changes) if result.outcome is Outcome.STORED else None,
         "held": [
             {
                 "offer": str(key),
