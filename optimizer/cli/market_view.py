@@ -28,7 +28,7 @@ from providers.offers import Offer, PurchaseOption, Trait
 from providers.units import MINUTES_PER_HOUR
 
 MAX_FILE_BYTES = 2_000_000
-_UNCALIBRATED_REASON = "accelerator without calibration, only taken when asked for"
+UNCALIBRATED_REASON = "accelerator without calibration, only taken when asked for"
 _TRAIT_NOTES: Mapping[Trait, str] = {
     Trait.COMMUNITY: "hosts that the provider does not answer for",
     Trait.ARM64: "arm64 hosts: images must be built for them",
@@ -145,7 +145,7 @@ def refresh_first(providers: Iterable[str], *, offline: bool, quiet: bool) -> No
 
 
 def _uncalibrated() -> dict[str, str]:
-    return {a.name: _UNCALIBRATED_REASON for a in catalogue().values() if not is_calibrated(a)}
+    return {a.name: UNCALIBRATED_REASON for a in catalogue().values() if not is_calibrated(a)}
 
 
 def _pools(selection: Selection, filters: Filters) -> Iterator[Pool]:
@@ -160,7 +160,7 @@ def _pools(selection: Selection, filters: Filters) -> Iterator[Pool]:
         yield _wider_pool(selection, only_when_asked_for(trait), wider, name=trait, note=note)
     note = "no published measurements to calibrate the estimate on"
     wider = replace(filters, excluded_accelerators={})
-    yield _wider_pool(selection, _UNCALIBRATED_REASON, wider, name=UNCALIBRATED, note=note)
+    yield _wider_pool(selection, UNCALIBRATED_REASON, wider, name=UNCALIBRATED, note=note)
 
 
 def _wider_pool(selection: Selection, reason: str, wider: Filters, *, name: str, note: str) -> Pool:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from optimizer.cli import options
+from optimizer.cli import options, train_options
 from optimizer.cli.exits import ExitCode
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -48,6 +48,18 @@ def plan(
         float,
         typer.Option("--max-utilization", metavar="SHARE", help="Load replicas to at most this part of capacity."),
     ] = 0.8,
+    tokens: train_options.Tokens = None,
+    seq_len: train_options.SeqLen = None,
+    deadline: train_options.Deadline = None,
+    global_batch_tokens: train_options.GlobalBatch = None,
+    optimizer: train_options.Optimizer = None,
+    master_weights: train_options.MasterWeights = None,
+    zero_stage: train_options.ZeroStage = None,
+    lora_rank: train_options.LoraRank = 16,
+    micro_batch: train_options.MicroBatch = None,
+    recompute: train_options.Recompute = None,
+    offload: train_options.Offload = None,
+    stack: train_options.StackName = None,
     provider: options.Provider = None,
     region: options.Region = None,
     gpu: options.Gpu = None,
@@ -163,6 +175,47 @@ def plan(
         as_of=values.day("--as-of", as_of),
         offline=offline,
     )
+    budget_usd = values.money("--budget", budget)
+    max_age_days = values.duration_hours("--max-age", max_age) / 24
+    solver_options = SolverOptions(solver=solver, gap=values.share("--gap", gap, zero=True) or 0.0, max_nodes=max_nodes)
+    if task != "infer":
+        from optimizer.cli import train_plan, train_plan_output
+        from optimizer.cli.settings import now
+
+        flags = train_options.TrainingFlags(
+            model=model or "",
+            task=task,
+            tokens=tokens,
+            seq_len=seq_len,
+            deadline=deadline,
+            global_batch_tokens=global_batch_tokens,
+            optimizer=optimizer,
+            master_weights=master_weights,
+            zero_stage=zero_stage,
+            lora_rank=lora_rank,
+            micro_batch=micro_batch,
+            recompute=recompute,
+            offload=offload,
+            stack=stack,
+            precision=train_options.precision_of(precision),
+        )
+        question = train_plan.TrainingQuestion(
+            flags=flags,
+            jobs_file=workload_file,
+            budget_usd=budget_usd,
+            max_gpus=max_gpus,
+            view=view,
+            max_age_days=int(max_age_days),
+            confidence=choices.confidence(confidence),
+            solver_options=solver_options,
+            now=now(),
+        )
+        if refresh:
+            market_view.refresh_first(provider or (), offline=offline, quiet=quiet)
+        runs = train_plan.plan_jobs(question)
+        write_result(train_plan_output.render(runs, format_, explained=explain, everything=show_all), output)
+        say(train_plan_output.remarks(runs, format_), quiet=quiet)
+        return _exit_code(runs.solution.status, require_optimal=require_optimal)
     workload = InferenceWorkload(
         name="workload",
         model=model or "",
@@ -178,8 +231,6 @@ def plan(
         utilization=max_utilization,
     )
     given = workloads.chosen(workload, workload_file, trace, trace_rate=trace_rate, trace_shapes=trace_shapes)
-    budget_usd = values.money("--budget", budget)
-    max_age_days = values.duration_hours("--max-age", max_age) / 24
     imported = time.perf_counter()
     if refresh:
         market_view.refresh_first(provider or (), offline=offline, quiet=quiet)

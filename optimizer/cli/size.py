@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from optimizer.cli import options
+from optimizer.cli import options, train_options
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -40,6 +40,22 @@ def size(
         typer.Option("--engine", metavar="NAME", help="Serving engine. Default: vllm; llama.cpp for GGUF types."),
     ] = None,
     gpu_memory_utilization: options.GpuMemoryUtilization = None,
+    prefix_cache_hit: options.PrefixCacheHit = 0.0,
+    tokens: train_options.Tokens = None,
+    seq_len: train_options.SeqLen = None,
+    global_batch_tokens: train_options.GlobalBatch = None,
+    optimizer: train_options.Optimizer = None,
+    master_weights: train_options.MasterWeights = None,
+    zero_stage: train_options.ZeroStage = None,
+    lora_rank: train_options.LoraRank = 16,
+    micro_batch: train_options.MicroBatch = None,
+    recompute: train_options.Recompute = None,
+    offload: train_options.Offload = None,
+    stack: train_options.StackName = None,
+    host_memory: Annotated[
+        float | None,
+        typer.Option("--host-memory", metavar="GB", min=1, help="Training: host memory of a machine. Default: enough."),
+    ] = None,
     format_: options.Format = "table",
     output: options.Output = "-",
     quiet: options.Quiet = False,
@@ -62,6 +78,31 @@ def size(
     choices.one_of("task", task, choices.TASKS)
     format_ = choices.one_of("format", format_, choices.FORMATS)
     architecture = choices.architecture(model)
+    if task != "infer":
+        from optimizer.cli import train_size
+        from optimizer.cli.settings import now
+
+        flags = train_options.TrainingFlags(
+            model=model,
+            task=task,
+            tokens=tokens,
+            seq_len=seq_len,
+            global_batch_tokens=global_batch_tokens,
+            optimizer=optimizer,
+            master_weights=master_weights,
+            zero_stage=zero_stage,
+            lora_rank=lora_rank,
+            micro_batch=micro_batch,
+            recompute=recompute,
+            offload=offload,
+            stack=stack,
+            precision=train_options.precision_of([precision]),
+            tp=tp,
+            pp=pp,
+        )
+        job = train_size.size_training(flags, architecture, gpu=gpu, count=count, host_memory_gb=host_memory, now=now())
+        write_result(train_size.render(architecture, job, format_), output)
+        return
     variants = matches(gpu)
     hardware = Hardware(accelerator=variants[0], count=count, link=usual_link(variants[0], count))
     sized = size_serving(
@@ -77,6 +118,7 @@ def size(
         tp=tp,
         pp=pp,
         gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),
+        prefix_cache_hit=values.share("--prefix-cache-hit", prefix_cache_hit, zero=True) or 0.0,
     )
     if len(variants) > 1:
         others = ", ".join(variant.name for variant in variants[1:])

@@ -12,12 +12,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-TABLES = ("inference", "memory")
+TABLES = ("inference", "training", "memory")
 
 
 @app.command()
 def validate(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="inference or memory: the kind of measurements.")],
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="inference, training or memory: the kind of measurements.")
+    ],
     file: Annotated[
         Path | None,
         typer.Argument(metavar="FILE.csv", help="The measurements. Default: those that the calibration used."),
@@ -50,6 +52,10 @@ def _validated(table: str, file: Path | None) -> "Validation":
     from optimizer.sizing.validation import carried_rows, validate_inference, validate_memory
 
     rows = carried_rows(table) if file is None else _rows(file)
+    if table == "training":
+        from optimizer.sizing.training.validation import validate_training
+
+        return validate_training(rows)
     return validate_inference(rows) if table == "inference" else validate_memory(rows)
 
 

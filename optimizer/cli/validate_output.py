@@ -16,7 +16,7 @@ _COLUMNS = (
     "bias",
     "interval_coverage",
 )
-_VERDICT_COLUMNS = ("rows", "predicted", "agreement", "false_fits", "false_rejections")
+_VERDICT_COLUMNS = ("rows", "predicted", "agreement", "false_fits", "false_rejections", "fitting", "out_of_memory")
 _SHOWN_GROUPS = 12
 
 

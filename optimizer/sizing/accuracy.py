@@ -74,7 +74,7 @@ def errors(predictions: Sequence[Prediction]) -> dict[str, Any]:
 
 
 def agreement(predictions: Sequence[Prediction]) -> dict[str, Any]:
-    """Share of verdicts that agree, and both kinds of wrong ones."""
+    """Share of verdicts that agree, both kinds of wrong ones, and how many rows fit or do not."""
     made = [p for p in predictions if p.predicted is not None]
     false_fits = sum(1 for p in made if p.predicted and not p.measured)
     false_rejections = sum(1 for p in made if p.measured and not p.predicted)
@@ -84,6 +84,8 @@ def agreement(predictions: Sequence[Prediction]) -> dict[str, Any]:
         "agreement": _round(1 - (false_fits + false_rejections) / len(made)) if made else None,
         "false_fits": false_fits,
         "false_rejections": false_rejections,
+        "fitting": sum(1 for p in made if p.measured),
+        "out_of_memory": sum(1 for p in made if not p.measured),
     }
 
 

@@ -51,7 +51,7 @@ def validate_memory(rows: Iterable[Mapping[str, str]]) -> Validation:
 
 
 def carried_rows(table: str) -> list[dict[str, str]]:
-    """The measurements of `table` (inference or memory) that the project carries: those of its calibration."""
+    """The measurements of `table` (inference, training, memory) that the project carries: those of its calibration."""
     import csv
     import gzip
 

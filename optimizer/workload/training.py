@@ -24,9 +24,10 @@ class TrainingRun:
     """One model to train over `tokens` tokens in all (all epochs together), in sequences of `seq_len`.
 
     `global_batch_tokens` is one optimizer step. `deadline_hours` None = no deadline. `precision` is the arithmetic
-    (bf16, fp16, fp8, fp4). None for `zero_stage`, `micro_batch` and `recompute` leaves them to the search for layouts.
-    `offload` names what lives in host memory: optimizer, params, or activations. `stack` is the software (see
-    `optimizer.sizing.training.calibration`). Raises InvalidValue for values outside their domain.
+    (bf16, fp16, fp8, fp4); `master_weights` says whether FP32 copies are kept. None for `tp`, `pp`, `zero_stage`,
+    `micro_batch` and `recompute` leaves them to the search for layouts. `offload` names what lives in host memory:
+    optimizer, params, or activations. `stack` is the software (see `optimizer.sizing.training.calibration`), None =
+    the task's usual one. Raises InvalidValue for values outside their domain.
     """
 
     name: str
@@ -39,6 +40,9 @@ class TrainingRun:
     precision: str = "bf16"
     optimizer: str = "adamw"
     lora_rank: int = 16
+    master_weights: bool = True
+    tp: int | None = None
+    pp: int | None = None
     zero_stage: int | None = None
     micro_batch: int | None = None
     recompute: str | None = None

@@ -9,6 +9,7 @@ constant near its physical value. Needs scipy (a development dependency).
 """
 
 import argparse
+import csv
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -18,12 +19,13 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import least_squares
 
+from optimizer.sizing.accuracy import quantile
 from optimizer.sizing.training.calibration import TIME, TimeConstants
-from optimizer.sizing.training.measurements import Measurement, calibration_rows, measurement, read_rows
-from optimizer.sizing.training.validation import quantile, seconds_per_token
+from optimizer.sizing.training.measurements import Measurement, calibration_rows, measurement
+from optimizer.sizing.training.validation import seconds_per_token
 
 SIGNED = frozenset({"yearly", "expert_yearly"})
-FIXED = frozenset({"host_bytes_per_s"})
+FIXED = frozenset({"host_bytes_per_s", "cdna_share"})
 PRIOR = TimeConstants()
 WIDTHS = dict.fromkeys(("megatron_share", "fsdp_share", "hf_share", "xla_share", "hopper_share", "tpu_share"), 0.2)
 WIDTHS |= {"link_share": 0.15, "goodput": 0.05, "yearly": 0.05, "expert_yearly": 0.3, "old_share": 0.3}
@@ -40,7 +42,10 @@ def main() -> None:
     parser.add_argument("table", nargs="?", type=Path)
     parser.add_argument("--check-only", action="store_true", help="errors of the constants in force, no fit")
     arguments = parser.parse_args()
-    table = read_rows(arguments.table.read_text(encoding="utf-8")) if arguments.table else calibration_rows()
+    table = calibration_rows()
+    if arguments.table:
+        with arguments.table.open(newline="", encoding="utf-8-sig") as stream:
+            table = list(csv.DictReader(stream))
     rows = [found for found in map(measurement, table) if isinstance(found, Measurement)]
     rows = [row for row in rows if row.tokens_per_s_per_accelerator]
     print(f"{len(rows)} rates; constants in force: {summary(residuals(rows, TIME))}")

@@ -1,16 +1,15 @@
 """Turns rows of a table of published training measurements into setups and measured figures, or a reason to skip."""
 
-import csv
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Final
 
 from optimizer.sizing.training.calibration import SOFTWARE_YEAR
 from optimizer.sizing.training.setup import Cluster, TrainingLayout, TrainingSetup
 from optimizer.sizing.training.time import model_flops_per_token
+from optimizer.sizing.validation import carried_rows
 from optimizer.workload.architecture import Architecture, CacheGroup, resolve_model
 from providers.accelerators import Accelerator, resolve
 from providers.errors import UsageError
@@ -69,9 +68,8 @@ class Measurement:
 
 
 def calibration_rows() -> list[dict[str, str]]:
-    """The published measurements that ship with the project, in the columns that `measurement` reads."""
-    path = files("optimizer.sizing.training").joinpath("data", "measurements.csv")
-    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    """The published measurements that the project carries, in the columns that `measurement` reads."""
+    return carried_rows("training")
 
 
 def measurement(row: Mapping[str, str]) -> Measurement | str:
@@ -103,7 +101,7 @@ def measurement(row: Mapping[str, str]) -> Measurement | str:
         fits=fits,
         whole_run=whole_run,
         recompute_stated=_recompute(row) is not None,
-        layout_stated=all(_number(row, key) for key in ("gpu_count", "tp", "pp")),
+        layout_stated=_layout_stated(row),
     )
 
 
@@ -166,6 +164,12 @@ def _described_model(row: Mapping[str, str], total: float) -> Architecture:
         mlp_matrices=matrices,
         cache_groups=(CacheGroup(layers=layers, elements=2 * kv_heads * head_dim),),
     )
+
+
+def _layout_stated(row: Mapping[str, str]) -> bool:
+    """Whether the row says how the model is split: degrees, or a framework that does not split it."""
+    unsplit = any(word in _text(row, "dp_or_fsdp") for word in ("single", "deepspeed", "ddp"))
+    return bool(_number(row, "gpu_count")) and (unsplit or bool(_number(row, "tp") and _number(row, "pp")))
 
 
 def _rate(row: Mapping[str, str], setup: TrainingSetup) -> tuple[float | None, bool]:
@@ -317,18 +321,3 @@ def _whole(row: Mapping[str, str], key: str) -> int:
     """A count; 0 where it is not stated or below 1."""
     value = _number(row, key)
     return int(value) if value is not None and value >= 1 else 0
-
-
-def read_rows(text: str) -> list[dict[str, str]]:
-    """The rows of a CSV table. Raises UsageError for text without the columns that a measurement needs."""
-    reader = csv.DictReader(text.lstrip("\ufeff").splitlines())
-    columns = {(name or "").strip() for name in reader.fieldnames or ()}
-    if not columns & {"gpu", "accelerator"} or not columns & {"model", "hf_id", "params_b"}:
-        raise UsageError("no table of training measurements: it needs columns gpu and model (or hf_id, params_b)")
-    return [{key.strip(): value or "" for key, value in row.items() if isinstance(key, str)} for row in reader]
-
-
-def parse(rows: Iterable[Mapping[str, str]]) -> Iterable[tuple[Mapping[str, str], Measurement | str]]:
-    """Each row beside what was made of it."""
-    for row in rows:
-        yield row, measurement(row)

@@ -138,9 +138,10 @@ def local_parameters(setup: TrainingSetup) -> LocalParameters:
     embeddings = model.params_embedding + model.params_lm_head
     body = max(0.0, model.params_total - embeddings - model.params_experts)
     at_end = embeddings if layout.pp == 1 else model.params_embedding
+    stage = setup.stage_layers / max(1, model.layers)
     return LocalParameters(
-        dense=(body / layout.pp + at_end) / layout.tp,
-        experts=model.params_experts / (layout.ep if layout.ep > 1 else layout.tp) / layout.pp,
+        dense=(body * stage + at_end) / layout.tp,
+        experts=model.params_experts * stage / (layout.ep if layout.ep > 1 else layout.tp),
         embedding=at_end / layout.tp,
         layer=(body + model.params_experts) / max(1, model.layers) / layout.tp,
     )
@@ -238,7 +239,7 @@ def activation_bytes(setup: TrainingSetup) -> float:
     keeps 2 h bytes a token and layer, and works on one layer at a time.
     """
     model, layout = setup.model, setup.layout
-    kept_layers = model.layers / layout.pp * min(float(layout.pp), setup.micro_steps)
+    kept_layers = setup.stage_layers * min(float(layout.pp), setup.micro_steps)
     split = layout.tp if setup.sequence_parallel else 1
     layer = layer_activation_bytes(setup) * setup.micro_tokens
     if setup.recompute == "full":
@@ -278,13 +279,13 @@ def logit_bytes(setup: TrainingSetup) -> float:
 
 
 def _buffer_bytes(setup: TrainingSetup, local: LocalParameters) -> float:
-    """Layers gathered by ZeRO-3 (the one that computes, the one prefetched) and the embedding; a 4-bit base's largest
+    """What ZeRO-3 has gathered: the layer that computes, and the next one or the embedding; a 4-bit base's largest
     matrix in 16 bit; workspace."""
     model = setup.model
     total = MEMORY.workspace_gib * GIB
     if setup.zero_stage >= 3 and setup.layout.shards > 1:
-        total += 2.0 * local.layer * (_NF4_BYTES if setup.task == "qlora" else 2.0)
-        total += 2.0 * model.params_embedding / setup.layout.tp
+        layer = local.layer * (_NF4_BYTES if setup.task == "qlora" else 2.0)
+        total += layer + max(layer, 2.0 * model.params_embedding / setup.layout.tp)
     if setup.task == "qlora":
         total += 2.0 * model.hidden_size * max(model.intermediate_size, model.hidden_size)
     return total

@@ -119,6 +119,11 @@ class TrainingSetup:
         return self.task in ("lora", "qlora")
 
     @property
+    def stage_layers(self) -> int:
+        """Layers of the fullest pipeline stage."""
+        return -(-self.model.layers // self.layout.pp)
+
+    @property
     def micro_tokens(self) -> float:
         """Tokens of one micro-batch that one rank holds: sequences x length / CP."""
         return self.micro_batch * self.seq_len / self.layout.cp

@@ -92,13 +92,14 @@ def step_time(setup: TrainingSetup, constants: TimeConstants = TIME) -> StepTime
     elementwise_s = _elementwise_s(setup, c, passes)
     communication_s = _communication_s(setup, c, passes)
     busy = products_s + attention_s + elementwise_s + communication_s
-    launches = _launch_s(setup, c) * setup.model.layers / layout.pp * passes / 3
+    launches = _launch_s(setup, c) * setup.stage_layers * passes / 3
     launch_s = _longer(busy, launches, 4) - busy
     hidden = busy + launch_s
     gather_s = _longer(hidden, _gather_s(setup, c, passes), 3) - hidden
     micro_s = hidden + gather_s
     steps = setup.micro_steps
-    bubble_s = (layout.pp - 1) * micro_s * c.bubble
+    # A stage can be interleaved in as many parts as it has layers (arXiv 2104.04473, section 2.2).
+    bubble_s = (layout.pp - 1) * micro_s * max(c.bubble, 1.0 / setup.stage_layers)
     optimizer_s = _optimizer_s(setup, c)
     domains = max(1.0, cluster.accelerators / cluster.fast_domain)
     waiting_s = (steps * micro_s + bubble_s + optimizer_s) * c.straggler * math.log2(domains)
@@ -134,9 +135,14 @@ def _passes(setup: TrainingSetup) -> float:
     return 1.0 + backward + {"full": 1.0, "selective": selective}.get(setup.recompute, 0.0)
 
 
+def _slices(setup: TrainingSetup) -> float:
+    """Parts into which TP and the fullest stage cut the model."""
+    return setup.layout.tp * setup.model.layers / setup.stage_layers
+
+
 def _products_s(setup: TrainingSetup, c: TimeConstants, passes: float) -> float:
     """Matrix products of one micro-batch on one rank; a 4-bit base is unpacked in each pass."""
-    slices = setup.layout.tp * setup.layout.pp
+    slices = _slices(setup)
     flops = passes * 2.0 * multiplied_parameters(setup.model) * setup.micro_tokens / slices
     seconds = flops / (sixteen_bit_rate(setup.cluster.accelerator) * product_share(setup, c))
     if setup.task == "qlora":
@@ -156,6 +162,8 @@ def product_share(setup: TrainingSetup, c: TimeConstants) -> float:
         share *= c.hopper_share
     elif accelerator.vendor == "Google":
         share *= c.tpu_share
+    elif accelerator.vendor == "AMD":
+        share *= c.cdna_share
     rates = accelerator.dense_tflops
     if setup.precision in ("fp8", "fp4") and setup.precision in rates:
         tuned = c.tuned_fp8_share if stack.speed in ("megatron", "xla") else c.plain_fp8_share
@@ -174,8 +182,7 @@ def _attention_s(setup: TrainingSetup, c: TimeConstants) -> float:
     """Scores and values of one micro-batch on one rank, in 16 bit whatever the dtype of the products."""
     passes = 3.0 + (1.0 if setup.recompute == "full" else 0.0)
     flops = passes * attention_flops_per_token(setup.model, setup.seq_len) * setup.micro_tokens
-    slices = setup.layout.tp * setup.layout.pp
-    return flops / slices / (sixteen_bit_rate(setup.cluster.accelerator) * c.attention_share)
+    return flops / _slices(setup) / (sixteen_bit_rate(setup.cluster.accelerator) * c.attention_share)
 
 
 def _elementwise_s(setup: TrainingSetup, c: TimeConstants, passes: float) -> float:
@@ -186,8 +193,7 @@ def _elementwise_s(setup: TrainingSetup, c: TimeConstants, passes: float) -> flo
     if model.is_moe:
         values *= 1.0 + c.expert_traffic * model.experts_per_token
     moved = 2.0 * values * passes / 3 + c.logit_traffic * model.vocab
-    slices = setup.layout.tp * setup.layout.pp
-    return moved * setup.micro_tokens / slices / (setup.cluster.accelerator.memory_bandwidth_gb_per_s * 1e9)
+    return moved * setup.micro_tokens / _slices(setup) / (setup.cluster.accelerator.memory_bandwidth_gb_per_s * 1e9)
 
 
 def _launch_s(setup: TrainingSetup, c: TimeConstants) -> float:
@@ -205,14 +211,14 @@ def _communication_s(setup: TrainingSetup, c: TimeConstants, passes: float) -> f
     """
     model, layout = setup.model, setup.layout
     message = setup.micro_tokens * model.hidden_size * 2.0
-    layers = model.layers / layout.pp
+    layers = setup.stage_layers
     seconds = 0.0
     if layout.tp > 1:
         volume = layers * 4.0 * passes / 3 * 2.0 * (layout.tp - 1) / layout.tp * message
         seconds += c.tensor_exposed * volume / _bandwidth(setup, layout.tp, c)
     if layout.ep > 1 and model.is_moe:
         sent = model.experts_per_token * message * (layout.ep - 1) / layout.ep / layout.tp
-        volume = model.moe_layers / layout.pp * 2.0 * passes * sent
+        volume = min(model.moe_layers, layers) * 2.0 * passes * sent
         seconds += c.expert_exposed * volume / _bandwidth(setup, layout.ep * layout.tp, c)
     if layout.cp > 1:
         ring = setup.micro_tokens * 4.0 * model.kv_heads * model.head_dim / layout.tp * (layout.cp - 1)

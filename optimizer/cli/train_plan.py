@@ -1,0 +1,149 @@
+"""Turns the flags of `costopt plan` for a training task into the plan of the runs and its printed form."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+
+from optimizer.cli import choices, market_view, train_options, values
+from optimizer.cli.workloads import read_text
+from optimizer.plans.planner import Pool
+from optimizer.plans.training import (
+    CHECKPOINTS_KEPT,
+    START_HOURS,
+    STORAGE_USD_PER_GB_MONTH,
+    TrainingPlan,
+    TrainingRequest,
+    plan_training,
+)
+from optimizer.program.problem import SolverOptions
+from optimizer.sizing.training.calibration import TIME, is_calibrated, stack_named, time_margin
+from optimizer.sizing.training.layouts import check_run, stack_of
+from optimizer.workload.architecture import Architecture
+from optimizer.workload.training import TrainingRun
+from providers.accelerators import catalogue
+from providers.errors import UsageError
+from providers.offers import Offer, PurchaseOption
+
+_UNCALIBRATED = "accelerator without published training rates, only taken when asked for"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingQuestion:
+    """What is asked beside the jobs: money, limits, market, solver, and now."""
+
+    flags: train_options.TrainingFlags
+    jobs_file: str | None
+    budget_usd: Decimal | None
+    max_gpus: int | None
+    view: market_view.MarketView
+    max_age_days: int
+    confidence: float | None
+    solver_options: SolverOptions
+    now: datetime
+
+
+def plan_jobs(question: TrainingQuestion) -> TrainingPlan:
+    """The plan for the flags' run, or for all jobs of a file. Raises UsageError, NoUsablePrices."""
+    runs, earliest = _runs(question)
+    for run, model in runs:
+        check_run(run, model, run.tp or 1)
+    offers = market_view.load(question.view)
+    uncalibrated = "uncalibrated" in ",".join(question.view.include)
+    eligible, left_out = (list(offers.eligible), []) if uncalibrated else _calibrated(offers.eligible)
+    rejections = dict(offers.rejections)
+    if left_out:
+        rejections[_UNCALIBRATED] = rejections.pop(market_view.UNCALIBRATED_REASON, 0) + len(left_out)
+    request = TrainingRequest(
+        jobs=runs,
+        offers=eligible,
+        offers_on_file=len(offers.all_on_file),
+        rejections=rejections,
+        today=question.now.date(),
+        budget_usd=question.budget_usd,
+        max_accelerators=question.max_gpus,
+        earliest_hours=earliest,
+        max_age_days=question.max_age_days,
+        margin=1.0 if question.confidence is None else time_margin(question.confidence),
+        solver_options=question.solver_options,
+        pools=tuple(_pools(offers.pools, left_out, uncalibrated=uncalibrated)),
+        assumptions=(*_assumptions(runs, question), *offers.remarks),
+        warnings=offers.warnings,
+    )
+    return plan_training(request)
+
+
+def _runs(
+    question: TrainingQuestion,
+) -> tuple[tuple[tuple[TrainingRun, Architecture], ...], Mapping[str, float]]:
+    """The runs with their models, and from which hour on each can start."""
+    if question.jobs_file is None:
+        if not question.flags.model:
+            raise UsageError("no model: give --model, like --model 7B, or --workload FILE with jobs")
+        run = train_options.training_run(question.flags, now=question.now, needs_tokens=True)
+        return ((run, choices.architecture(question.flags.model)),), {}
+    from optimizer.workload.jobs_file import parse_jobs
+    from optimizer.workload.workload_file import MAX_BYTES
+
+    if question.flags.model or question.flags.tokens:
+        raise UsageError("--workload replaces --model and --tokens: give them in the file")
+    found, earliest = [], {}
+    path = question.jobs_file
+    for job in parse_jobs(read_text(path, "jobs file", MAX_BYTES), path):
+        given = job.model_dump(exclude={"name", "earliest"})
+        given["deadline"] = job.deadline or question.flags.deadline
+        try:
+            flags = train_options.TrainingFlags(**given)
+            run = train_options.training_run(flags, now=question.now, needs_tokens=True)
+            found.append((replace(run, name=job.name), choices.architecture(job.model)))
+            earliest[job.name] = 0.0 if job.earliest is None else values.duration_hours("earliest", job.earliest)
+        except UsageError as error:
+            raise UsageError(f"{path}: job {job.name!r}: {error}") from None
+    return tuple(found), earliest
+
+
+def _calibrated(offers: Iterable[Offer]) -> tuple[list[Offer], list[Offer]]:
+    """Offers whose accelerators have published training rates, and the others."""
+    kept: list[Offer] = []
+    others: list[Offer] = []
+    for offer in offers:
+        known = is_calibrated(catalogue()[offer.instance_type.accelerator])
+        (kept if known else others).append(offer)
+    return kept, others
+
+
+def _pools(pools: Sequence[Pool], left_out: Sequence[Offer], *, uncalibrated: bool) -> Iterator[Pool]:
+    """The market's pools, of calibrated accelerators; and what `--include uncalibrated` would add."""
+    for pool in pools:
+        if pool.name == choices.UNCALIBRATED:
+            yield replace(pool, offers=[*pool.offers, *left_out])
+        else:
+            yield pool if uncalibrated else replace(pool, offers=_calibrated(pool.offers)[0])
+    if left_out and not any(pool.name == choices.UNCALIBRATED for pool in pools):
+        yield Pool(
+            kind="include",
+            name=choices.UNCALIBRATED,
+            flag="--include uncalibrated",
+            offers=left_out,
+            note="no published training rates to calibrate the estimate on",
+        )
+
+
+def _assumptions(runs: Sequence[tuple[TrainingRun, Architecture]], question: TrainingQuestion) -> Iterator[str]:
+    for run, model in runs:
+        yield f"{run.name}: {run.model} is {model.hf_id} ({model.params_total / 1e9:.2f} B parameters)"
+        yield from (f"{run.name}: {line}" for line in run.assumptions)
+        yield f"{run.name}: software {stack_named(stack_of(run)).label} (--stack)"
+    yield f"restarts, checkpoints and evaluation take {1 - TIME.goodput:.0%} of a run; {START_HOURS:g} h to start it"
+    yield "several machines only where the seller documents a network between them; one kind in one region"
+    prices = ", ".join(f"{provider} {usd}" for provider, usd in STORAGE_USD_PER_GB_MONTH.items())
+    yield f"data (4 bytes a token) and {CHECKPOINTS_KEPT} checkpoints are stored meanwhile, USD per GB-month: {prices}"
+    if question.confidence is not None:
+        yield f"deadline and budget hold at the careful end of the {question.confidence:.0%} interval of the hours"
+    if PurchaseOption.SPOT in question.view.purchase_options:
+        yield "spot: published interruption rates (AWS), else 20 % of instances a month; checkpoints after Young (1974)"
+    if PurchaseOption.CAPACITY_BLOCK in question.view.purchase_options:
+        yield "a capacity block is paid by whole days"
+    if any(option.is_reserved for option in question.view.purchase_options):
+        yield "a reservation is paid to the end of its term"
+    yield "prices are list prices without tax, egress and support; every figure is an estimate with an 80 % interval"

@@ -1,0 +1,192 @@
+"""Turns the flags of `costopt size` for a training task into the sizing of the job and its printed form."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from optimizer.cli.choices import json_text
+from optimizer.cli.tables import Table, csv_text, markdown, terminal
+from optimizer.cli.train_options import TrainingFlags, training_run
+from optimizer.sizing.layout import valid_tensor_parallel
+from optimizer.sizing.training.calibration import TIME, stack_named
+from optimizer.sizing.training.document import TrainingSize, training_size_document
+from optimizer.sizing.training.layouts import (
+    best_layout,
+    check_run,
+    closest_layout,
+    for_hardware,
+    remedies,
+    smallest_counts,
+    stack_of,
+)
+from optimizer.sizing.training.setup import Cluster
+from optimizer.workload.architecture import Architecture
+from optimizer.workload.training import TrainingRun
+from providers.accelerators import Accelerator, matches
+from providers.errors import UsageError
+from providers.instance_types import usual_link
+from providers.networks import usual_domain, usual_network_gbit
+from providers.units import GB, GIB
+
+
+def size_training(
+    flags: TrainingFlags, model: Architecture, *, gpu: str, count: int, host_memory_gb: float | None, now: Any
+) -> TrainingSize:
+    """Sizes the job on `count` accelerators of a kind, in machines as their vendor builds them. Raises UsageError."""
+    variants = matches(gpu)
+    accelerator = variants[0]
+    run, notes = for_hardware(training_run(flags, now=now, needs_tokens=False), accelerator)
+    cluster = usual_cluster(accelerator, count, host_memory_gb)
+    check_run(run, model, count)
+    sized = best_layout(run, model, cluster) or closest_layout(run, model, cluster)
+    if sized is None:
+        raise UsageError(f"no layout of {model.name} uses all {count} accelerators; try another --count, --tp or --pp")
+    smallest = smallest_counts(run, model, cluster)
+    assumptions = [*run.assumptions, *notes, *_hardware_assumptions(cluster, gpu, variants), *model.notes]
+    assumptions.append(f"software: {stack_named(stack_of(run)).label} (--stack)")
+    assumptions.append(f"a whole run takes 1 / {TIME.goodput:g} of its steady time: restarts, checkpoints, evaluation")
+    return TrainingSize(
+        run=run,
+        estimate=sized,
+        min_gpus=smallest[0],
+        min_gpus_comfortable=smallest[1],
+        valid_tensor_parallel=valid_tensor_parallel(model, 8),
+        tokens_stated=flags.tokens is not None,
+        assumptions=(*assumptions, "every figure is an estimate, with an 80 % interval beside each"),
+        warnings=tuple(_warnings(run, model, sized, tokens_stated=flags.tokens is not None)),
+    )
+
+
+def usual_cluster(accelerator: Accelerator, count: int, host_memory_gb: float | None = None) -> Cluster:
+    """`count` accelerators in machines of 8 (4 of a rack-scale system), with the network that these usually have."""
+    domain = usual_domain(accelerator)
+    node = min(count, 4 if domain > 8 else 8)
+    if count % node:
+        node = next(size for size in range(node, 0, -1) if count % size == 0)
+    return Cluster(
+        accelerator=accelerator,
+        nodes=count // node,
+        node_accelerators=node,
+        link=usual_link(accelerator, node),
+        network_gbit_per_s=usual_network_gbit(accelerator),
+        domain=domain if domain > 8 else None,
+        host_memory_gib=None if host_memory_gb is None else host_memory_gb * GB / GIB,
+    )
+
+
+def _hardware_assumptions(cluster: Cluster, asked: str, variants: tuple[Accelerator, ...]) -> Iterator[str]:
+    if len(variants) > 1:
+        others = ", ".join(variant.name for variant in variants[1:])
+        yield f"{asked} is taken as {variants[0].name}, not {others}"
+    if cluster.nodes > 1:
+        yield (
+            f"{cluster.nodes} machines of {cluster.node_accelerators}, "
+            f"{cluster.network_gbit_per_s:,.0f} Gbit/s between them as in the vendor's reference machines"
+        )
+
+
+def _warnings(run: TrainingRun, model: Architecture, sized: Any, *, tokens_stated: bool) -> Iterator[str]:
+    memory, setup = sized.memory, sized.setup
+    if not tokens_stated:
+        yield "no --tokens: memory and speed only, no hours"
+    if model.max_position and run.seq_len > model.max_position:
+        yield f"sequences of {run.seq_len:,} tokens exceed the model's {model.max_position:,} positions"
+    if memory.verdict == "does_not_fit":
+        short = (
+            f"{memory.host_gib:,.0f} GiB of host memory are needed, {memory.host_usable_gib:,.0f} are there"
+            if memory.limiting == "host_ram"
+            else f"{memory.needed_gib:.1f} GiB are needed on each accelerator, {memory.usable_gib:.1f} are usable"
+        )
+        yield f"does not fit: {short}; mostly {memory.dominant}"
+    if memory.verdict == "tight":
+        yield f"tight: {memory.needed_gib:.1f} of {memory.usable_gib:.1f} GiB; fragmentation can decide"
+    if memory.verdict != "fits":
+        yield "what would help: " + "; ".join(remedies(sized))
+    if setup.layout.shards > 1 and setup.zero_stage < 3 and memory.verdict == "does_not_fit":
+        yield "memory does not pool under data parallelism: each rank holds the whole model; --zero-stage 3 shards it"
+    if setup.cluster.accelerators == 1 and setup.task == "qlora" and memory.needed_gib < 48 < memory.needed_gib * 1.3:
+        yield "48 GB are enough only with a paged optimizer and short sequences"
+
+
+def render(model: Architecture, sized: TrainingSize, format_: str) -> str:
+    """The sizing in one of the formats."""
+    document = training_size_document(model, sized)
+    if format_ == "json":
+        return json_text(document)
+    if format_ == "csv":
+        flat = dict(_flat(document))
+        return csv_text(list(flat), [list(flat.values())])
+    parts = list(_parts(document))
+    return terminal(parts) if format_ == "table" else markdown(parts)
+
+
+def _flat(document: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in document.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", "; ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _parts(document: dict[str, Any]) -> Iterable[Table | str]:
+    memory = document["memory"]
+    verdict = {"fits": "fits", "tight": "fits, but tight", "does_not_fit": "does not fit"}[document["verdict"]]
+    degrees = ", ".join(f"{name} {document[key]}" for name, key in _DEGREES if document[key] > 1) or "one accelerator"
+    yield (
+        f"{document['task']} of {document['model']} on {document['count']} x {document['accelerator']}, "
+        f"{document['precision']}, {document['optimizer']}: {verdict} (estimate)"
+    )
+    yield (
+        f"Layout: {degrees}; ZeRO {document['zero_stage']}, micro-batch {document['micro_batch']} x "
+        f"{document['seq_len']:,} tokens, recomputation {document['recompute']}"
+    )
+    rows = [
+        (label, f"{memory['per_gpu'][key]:,.2f}", "" if key not in memory else f"{memory[key]:,.1f}")
+        for label, key in _ITEMS
+    ]
+    rows.append(("needed", f"{memory['per_gpu_gib']:,.2f}", f"{memory['total_gib']:,.1f}"))
+    rows.append(("usable", f"{memory['usable_gib_per_gpu']:,.2f}", ""))
+    columns = ("what", "GiB on the fullest accelerator", "GiB in all")
+    yield Table(title="Memory", columns=columns, rows=rows, right=frozenset(columns[1:]))
+    if memory["host_gib_per_node"]:
+        yield f"Host memory: {memory['host_gib_per_node']:,.0f} GiB a node"
+    smallest, comfortable = (document[key] or "?" for key in ("min_gpus", "min_gpus_comfortable"))
+    yield f"Fits from {smallest} accelerators, comfortably from {comfortable}"
+    if document["performance"] is not None:
+        yield _performance(document["performance"])
+        yield f"Model FLOPs utilisation {document['performance']['mfu']:.0%} of the 16-bit dense peak"
+    yield "Assumed:\n" + "\n".join(f"  - {line}" for line in document["assumptions"])
+    if document["warnings"]:
+        yield "Warnings:\n" + "\n".join(f"  - {line}" for line in document["warnings"])
+
+
+_DEGREES = (
+    ("TP", "tensor_parallel"),
+    ("PP", "pipeline_parallel"),
+    ("CP", "context_parallel"),
+    ("EP", "expert_parallel"),
+    ("DP", "data_parallel"),
+)
+_ITEMS = (
+    ("weights", "weights_gib"),
+    ("gradients", "gradients_gib"),
+    ("optimizer states", "optimizer_gib"),
+    ("activations and logits", "activations_gib"),
+    ("gathered layers, context, fragmentation", "overhead_gib"),
+)
+_RATES = (
+    ("tokens/s", "tokens_per_s"),
+    ("tokens/s per accelerator", "tokens_per_s_per_gpu"),
+    ("seconds per step", "step_s"),
+    ("hours", "hours"),
+    ("accelerator-hours", "gpu_hours"),
+)
+
+
+def _performance(performance: dict[str, Any]) -> Table:
+    rows = [
+        (label, *(f"{performance[key][bound]:,}" for bound in ("value", "low", "high")))
+        for label, key in _RATES
+        if performance[key] is not None
+    ]
+    columns = ("what", "estimate", "low", "high")
+    return Table(title="Speed (80 % interval)", columns=columns, rows=rows, right=frozenset(columns[1:]))
