@@ -21,7 +21,7 @@ _CLASSES: Final = (
 )
 _FAMILIES: Final = (
     *("vllm", "sglang", "tensorrt-llm", "llama.cpp", "exllamav2", "lmdeploy", "mlc-llm", "deepspeed-mii"),
-    "default",
+    *("transformers", "default"),
 )
 
 KINDS: Final = (

@@ -105,6 +105,9 @@ ENGINES: Final[Mapping[str, EngineProfile]] = MappingProxyType(
             replace(_VLLM, name="deepspeed-mii", family="deepspeed-mii"),
             replace(_LLAMA_CPP, name="exllamav2", family="exllamav2"),
             replace(_LLAMA_CPP, name="mlc-llm", family="mlc-llm"),
+            replace(_VLLM, name="transformers", family="transformers"),
+            # An engine that is not listed: the starting values, which are about the average of those that are.
+            replace(_VLLM, name="other", family="other"),
         )
     }
 )
@@ -114,7 +117,10 @@ _ALIASES: Final = MappingProxyType(
     | {"lmdeploy turbomind": "lmdeploy", "turbomind": "lmdeploy", "mlc llm": "mlc-llm", "mlc": "mlc-llm"}
     | {"llama-cpp": "llama.cpp", "llamacpp": "llama.cpp", "ollama": "llama.cpp", "exllama": "exllamav2"}
     | {"text-generation-inference": "tgi", "huggingface tgi": "tgi", "hf tgi": "tgi", "deepspeed": "deepspeed-mii"}
-    | {"deepspeed-fastgen": "deepspeed-mii", "exllama2": "exllamav2"}
+    | {"deepspeed-fastgen": "deepspeed-mii", "exllama2": "exllamav2", "hf transformers": "transformers"}
+    | {"huggingface transformers": "transformers", "hugging face": "transformers", "huggingface": "transformers"}
+    | {"pytorch": "transformers", "fastertransformer": "tensorrt-llm", "mlx": "llama.cpp", "llama-bench": "llama.cpp"}
+    | {"llamafile": "llama.cpp", "koboldcpp": "llama.cpp", "dynamo": "other", "lightllm": "other"}
 )
 _RELEASES: Final[Mapping[str, tuple[tuple[tuple[int, ...], float], ...]]] = MappingProxyType(
     {
@@ -154,6 +160,7 @@ _RELEASES: Final[Mapping[str, tuple[tuple[tuple[int, ...], float], ...]]] = Mapp
         ),
     }
 )
+_VERSION_IN_NAME = re.compile(r"\d+(?:\.\d+)+")
 _NUMBERS = re.compile(r"v?(\d+(?:\.\d+)+)")
 
 
@@ -175,6 +182,23 @@ def engine_profile(name: str, version: str = "", year: float | None = None) -> E
     if released == profile.year:
         return profile
     return replace(profile, year=released)
+
+
+def engine_in_table(name: str, version: str = "", year: float | None = None) -> EngineProfile:
+    """The engine that a table's cell names, with whatever else it says of it; one that is not known is `other`.
+
+    `vLLM (ROCm)` is vllm, `TensorRT-LLM v0.12` is that version.
+    """
+    try:
+        return engine_profile(name, version, year)
+    except UnknownName:
+        text = name.lower()
+        known = [key for key in (*ENGINES, *_ALIASES) if key in text]
+        if not known:
+            return engine_profile("other", "", year)
+        found = max(known, key=len)
+        inline = _VERSION_IN_NAME.search(text)
+        return engine_profile(found, version or (inline[0] if inline else ""), year)
 
 
 def is_large(accelerator: Accelerator) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from optimizer.sizing.dtypes import kv_bytes_per_element, weight_bytes, weight_format
-from optimizer.sizing.engines import engine_profile
+from optimizer.sizing.engines import engine_in_table
 from optimizer.sizing.layout import Layout
 from optimizer.sizing.memory import estimate_memory
 from optimizer.sizing.runs import SkippedRun
@@ -46,13 +46,20 @@ class MemoryReport:
 
 
 def read_report(row: Mapping[str, str]) -> MemoryReport:
-    """The report and its prediction. Raises SkippedRun for an unknown model, accelerator, engine or dtype."""
+    """The report and its prediction. Raises SkippedRun for an unknown model, accelerator or dtype, or a bad number."""
+    try:
+        return _report(row)
+    except ValueError as error:
+        raise SkippedRun("unreadable number") from error
+
+
+def _report(row: Mapping[str, str]) -> MemoryReport:
     try:
         model, accelerator = resolve_model(row["model"]), _accelerator(row["gpu"])
-        engine = engine_profile(row["engine"], _version(row), _year(row))
+        engine = engine_in_table(row.get("engine", ""), _version(row), _year(row))
         fmt, kv_bytes = weight_format(row["weight_dtype"]), kv_bytes_per_element(row.get("kv_dtype"))
     except UsageError as error:
-        raise SkippedRun(str(error).split(";")[0].split(" '")[0]) from error
+        raise SkippedRun(_short(error)) from error
     layout = Layout(tp=int(row.get("tp") or 1), pp=int(row.get("pp") or 1))
     asked = int(row["max_model_len"]) if row.get("max_model_len") else None
     context = _context(model, asked, engine.family)
@@ -106,6 +113,11 @@ def _year(row: Mapping[str, str]) -> float | None:
     if above is None:
         return below[1]
     return below[1] + (above[1] - below[1]) * (number - below[0]) / (above[0] - below[0])
+
+
+def _short(error: UsageError) -> str:
+    """`unknown model`, `unknown accelerator`, `unknown precision`: the kind without the value."""
+    return str(error).split(" '")[0]
 
 
 def _positive(text: str | None) -> float | None:

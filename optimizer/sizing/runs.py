@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from optimizer.sizing.calibration import constants
 from optimizer.sizing.dtypes import WeightFormat, kv_bytes_per_element, weight_format
-from optimizer.sizing.engines import EngineProfile, engine_profile, sequence_limit
-from optimizer.sizing.layout import Hardware, Layout
+from optimizer.sizing.engines import EngineProfile, engine_in_table, sequence_limit
+from optimizer.sizing.layout import Hardware, Layout, tensor_parallel_problem
 from optimizer.sizing.load import served_overhead_s, steady
 from optimizer.sizing.memory import MemoryEstimate, estimate_memory
 from optimizer.sizing.steps import StepCosts, step_costs
 from optimizer.workload.architecture import Architecture, resolve_model
 from providers.accelerators import Accelerator, resolve
-from providers.errors import UsageError
+from providers.errors import InvalidValue, UsageError
 from providers.units import GIB
 
 _LEAST_ROOM_GIB = 0.3
@@ -84,7 +84,16 @@ class SkippedRun(UsageError):
 
 
 def read_run(row: Mapping[str, str]) -> MeasuredRun:
-    """The run of one row. Raises SkippedRun: unknown model or accelerator, unreadable lengths, nothing measured."""
+    """The run of one row. Raises SkippedRun: unknown model or accelerator, unreadable numbers, nothing measured."""
+    try:
+        return _run(row)
+    except ValueError as error:
+        raise SkippedRun("unreadable number") from error
+    except InvalidValue as error:
+        raise SkippedRun("impossible value") from error
+
+
+def _run(row: Mapping[str, str]) -> MeasuredRun:
     try:
         model = resolve_model(row["model"])
     except UsageError as error:
@@ -93,13 +102,10 @@ def read_run(row: Mapping[str, str]) -> MeasuredRun:
         accelerator = resolve(row["gpu"])
     except UsageError as error:
         raise SkippedRun("unknown accelerator") from error
-    try:
-        engine = engine_profile(row["engine"], row.get("engine_version", ""), _year(row.get("source_date", "")))
-    except UsageError as error:
-        raise SkippedRun("unknown engine") from error
+    engine = engine_in_table(row.get("engine", ""), row.get("engine_version", ""), _year(row.get("source_date", "")))
     fmt, kv_bytes = _formats(row, model, engine)
     layout = _layout(row, model)
-    count = max(layout.accelerators, int(row.get("gpu_count") or 1))
+    count = max(layout.accelerators, int(float(row.get("gpu_count") or 1)))
     link = "none" if layout.accelerators == 1 and count == 1 else _link(accelerator)
     concurrency, rate = _load(row.get("concurrency_or_rate", ""))
     input_tokens, output_tokens = _number(row, "input_tokens"), _number(row, "output_tokens")
@@ -293,13 +299,20 @@ def _formats(row: Mapping[str, str], model: Architecture, engine: EngineProfile)
 
 
 def _layout(row: Mapping[str, str], model: Architecture) -> Layout:
-    """The parallel degrees; TensorRT-LLM 1.0 tables leave `dp` blank where experts spread over attention-DP ranks."""
-    tp, pp = int(row.get("tp") or 1), int(row.get("pp") or 1)
-    dp = row.get("dp", "1")
-    if model.is_moe and dp == "" and "attention_dp" in row.get("notes", ""):
+    """The parallel degrees. Where none is told, all accelerators are tensor-parallel if that splits the model; what TP
+    and PP leave of the accelerators are data-parallel ranks.
+
+    TensorRT-LLM 1.0 tables leave `dp` blank where experts spread over attention-DP ranks.
+    """
+    count = int(float(row.get("gpu_count") or 1))
+    told = {key: int(float(row[key])) for key in ("tp", "pp", "dp") if row.get(key)}
+    pp = told.get("pp", 1)
+    tp = told.get("tp") or (count // pp if tensor_parallel_problem(model, max(1, count // pp)) is None else 1)
+    if model.is_moe and "dp" not in told and "attention_dp" in row.get("notes", ""):
         return Layout(tp=1, pp=pp, dp=tp, ep=tp)
-    degree = int(dp or 1)
-    return Layout(tp=tp, pp=pp, dp=degree, ep=degree if model.is_moe else 1)
+    left = count // (tp * pp) if count % (tp * pp) == 0 else 1
+    dp = told.get("dp") or max(1, left)
+    return Layout(tp=tp, pp=pp, dp=dp, ep=dp if model.is_moe else 1)
 
 
 def _link(accelerator: Accelerator) -> str:

@@ -95,7 +95,7 @@ class StepCosts:
     def prompt_share_s(self, tokens: float, cached: float = 0.0) -> float:
         """Seconds that `tokens` of a prompt add to steps that run anyway (their FLOPs and messages), per lane."""
         work = (self.prompt_token_s + self.expert_token_s) * tokens + self._prompt_attention_s(tokens, cached)
-        return (work + (self.reduce_token_s + self.exchange_token_s) * tokens) / self.dp
+        return work + (self.reduce_token_s + self.exchange_token_s) * tokens
 
     def _prompt_attention_s(self, tokens: float, cached: float) -> float:
         """Causal attention grows with the square of the length; what a cached prefix has done is not done again."""

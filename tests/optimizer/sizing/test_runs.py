@@ -54,7 +54,7 @@ def test_a_row_tells_how_its_run_was_driven(over: dict[str, str], kind: str) -> 
     [
         ({"model": "nobody/Nothing-9B"}, "unknown model"),
         ({"gpu": "GRID-K520"}, "unknown accelerator"),
-        ({"engine": "abacus"}, "unknown engine"),
+        ({"concurrency_or_rate": "abacus"}, "unreadable number"),
         ({"weight_dtype": "fp7"}, "unknown dtype"),
         ({"input_tokens": ""}, "no lengths"),
         ({"output_tok_per_s_total": ""}, "nothing measured"),
