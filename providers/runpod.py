@@ -98,7 +98,8 @@ def parse_gpu_types(data: Any, cloud: str, width: int, tally: Tally) -> None:
     """
     if isinstance(data, Mapping) and data.get("errors"):
         raise InvalidAnswer(tally.provider, "GraphQL reports an error instead of data")
-    rows = data.get("data", {}).get("gpuTypes") if isinstance(data, Mapping) else None
+    inner = data.get("data") if isinstance(data, Mapping) else None
+    rows = inner.get("gpuTypes") if isinstance(inner, Mapping) else None
     if not isinstance(rows, list):
         raise InvalidAnswer(tally.provider, "the reply has no list `gpuTypes`")
     key = cloud.lower()

@@ -38,6 +38,14 @@ def rounded(price: Decimal) -> Decimal:
     return Decimal(text.rstrip("0").rstrip(".")) if "." in text else Decimal(text)
 
 
+def require_texts(*values: object) -> None:
+    """Raises ValueError for what is no text, or an empty one: a reply may hold anything where the API promises a name
+    or an id, and the row is then counted by whoever catches this."""
+    for value in values:
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{value!r} is no name")
+
+
 class Tally:
     """Collects the offers of one answer. A key has one offer: the same row twice is counted, two prices for one key
     are an ambiguity that nobody resolves by taking the lower, the first or the last."""
@@ -80,7 +88,9 @@ class Tally:
         hosts: int = 1,
         traits: frozenset[Trait] = frozenset(),
     ) -> InstanceType | None:
-        """The accelerator machine of that name, counted as seen; None, and a rejection, when it cannot be described."""
+        """The accelerator machine of that name, counted as seen; None, and a rejection, when it cannot be described.
+        Raises ValueError when the name is none."""
+        require_texts(name, accelerator_label or "-")
         self.see(name)
         try:
             return describe(
@@ -120,7 +130,10 @@ class Tally:
         """Takes the offer, or counts why its price cannot be used; `problem` is what the caller saw wrong with it.
 
         A price that is implausible is taken too: the cache keeps it apart, where a person can look at it.
+        Raises ValueError when a place or an id is no text.
         """
+        ids = tuple(row_ids)
+        require_texts(*ids, *(place for place in (region, zone) if place is not None))
         key = OfferKey(
             provider=kind.provider,
             instance_type=kind.name,
@@ -144,7 +157,7 @@ class Tally:
             source=source,
             commitment=commitment,
             in_stock=in_stock,
-            row_ids=tuple(row_ids),
+            row_ids=ids,
             effective_from=effective_from,
             notes=notes,
         )

@@ -10,7 +10,7 @@ from typing import Any, Final
 from providers.aws.machines import Machines
 from providers.errors import InvalidAnswer
 from providers.offers import Commitment, CommitmentKind, PurchaseOption
-from providers.tally import Tally, usd
+from providers.tally import Tally, require_texts, usd
 from providers.units import HOURS_PER_YEAR, SECONDS_PER_HOUR
 
 _LINUX: Final = "Linux/UNIX"
@@ -43,28 +43,29 @@ def parse_spot_history(
 
     Zones are named by id, since names differ between accounts.
     """
-    current: dict[tuple[str, str], Mapping[str, Any]] = {}
+    current: dict[tuple[str, str], tuple[datetime, object]] = {}
     for row in rows:
         try:
             if row["ProductDescription"] != _LINUX:
                 continue
-            place = row["InstanceType"], row["AvailabilityZoneId"]
-            if place not in current or _time(current[place]["Timestamp"]) < _time(row["Timestamp"]):
-                current[place] = row
+            place, since = (row["InstanceType"], row["AvailabilityZoneId"]), _time(row["Timestamp"])
+            require_texts(*place)
+            if place not in current or current[place][0] < since:
+                current[place] = since, row["SpotPrice"]
         except (KeyError, TypeError, ValueError):
             tally.reject("row of another shape")
-    for (name, zone), row in current.items():
+    for (name, zone), (since, price) in current.items():
         kind = machines.kind(name)
         if kind is not None:
             tally.offer(
                 kind,
-                usd(row.get("SpotPrice")),
+                usd(price),
                 PurchaseOption.SPOT,
                 source=source,
                 region=region,
                 zone=zone,
                 row_ids=[f"{name}/{zone}"],
-                effective_from=_time(row["Timestamp"]).date(),
+                effective_from=since.date(),
             )
 
 
@@ -84,24 +85,22 @@ def parse_spot_feed(
     for entry in regions:
         try:
             region = _OLD_REGION_IDS.get(entry["region"], entry["region"])
-            prices = dict(_linux_prices(entry))
-        except (KeyError, TypeError, AttributeError):
+            for name, price in dict(_linux_prices(entry)).items():
+                kind = machines.kind(name) if name in machines else None
+                if kind is not None and not str(price).startswith(_NOT_SOLD):
+                    tally.offer(
+                        kind,
+                        usd(price),
+                        PurchaseOption.SPOT,
+                        source=source,
+                        region=region,
+                        row_ids=[f"{name}/{region}"],
+                        notes=bands.get((region, name), ""),
+                    )
+        except (KeyError, TypeError, AttributeError, ValueError):
             tally.reject("row of another shape")
-            continue
-        read.add(region)
-        for name, price in prices.items():
-            kind = machines.kind(name) if name in machines else None
-            if kind is None or str(price).startswith(_NOT_SOLD):
-                continue
-            tally.offer(
-                kind,
-                usd(price),
-                PurchaseOption.SPOT,
-                source=source,
-                region=region,
-                row_ids=[f"{name}/{region}"],
-                notes=bands.get((region, name), ""),
-            )
+        else:
+            read.add(region)
     return frozenset(read)
 
 
@@ -140,15 +139,16 @@ def parse_capacity_blocks(
 
     A fee is for all instances and the whole duration. `zone_ids` turns the account's zone names into ids.
     """
-    first: dict[tuple[str, str], Mapping[str, Any]] = {}
+    first: dict[tuple[str, str], tuple[datetime, Mapping[str, Any]]] = {}
     for row in rows:
         try:
-            place = row["InstanceType"], row["AvailabilityZone"]
-            if place not in first or _time(row["StartDate"]) < _time(first[place]["StartDate"]):
-                first[place] = row
+            place, start = (row["InstanceType"], row["AvailabilityZone"]), _time(row["StartDate"])
+            require_texts(*place)
+            if place not in first or start < first[place][0]:
+                first[place] = start, row
         except (KeyError, TypeError, ValueError):
             tally.reject("row of another shape")
-    for (name, zone), row in first.items():
+    for (name, zone), (start, row) in first.items():
         kind = machines.kind(name)
         if kind is None:
             continue
@@ -163,7 +163,7 @@ def parse_capacity_blocks(
                 region=region,
                 zone=zone_ids.get(zone) or None,
                 row_ids=[row["CapacityBlockOfferingId"]],
-                notes=f"{count} for {hours} h from {_time(row['StartDate']).date().isoformat()}, paid in advance",
+                notes=f"{count} for {hours} h from {start.date().isoformat()}, paid in advance",
                 problem="" if currency == "USD" else f"price in {currency}, not USD",
             )
         except (KeyError, TypeError, ValueError, ArithmeticError):

@@ -127,12 +127,10 @@ def parse_products(items: Iterable[Mapping[str, Any]], machines: Machines, sourc
             product = item["product"]["attributes"]
             if not _is_plain(product) or not is_accelerated(product, machines):
                 continue
-            terms = [_term(kind, term) for kind, term in _terms(item)]
-        except (KeyError, TypeError, AttributeError, ValueError):
+            for kind, term in _terms(item):
+                _add(_term(kind, term), product, machines, source, tally)
+        except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError):
             tally.reject("row of another shape")
-            continue
-        for term in terms:
-            _add(term, product, machines, source, tally)
 
 
 @dataclass(slots=True)

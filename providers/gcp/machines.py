@@ -133,14 +133,15 @@ def parse_machines(machine_pages: Iterable[Any], accelerator_pages: Iterable[Any
     return machines + _attached(zones, cards) + _slices(zones)
 
 
-def _rows(pages: Iterable[Any], key: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def _rows(pages: Iterable[Any], key: str) -> Iterable[tuple[str, Any]]:
     """Zone and row of every entry; a zone with nothing carries a warning instead of a list."""
     for page in pages:
         items = page.get("items") if isinstance(page, Mapping) else None
         if not isinstance(items, Mapping):
             raise InvalidAnswer("gcp", f"the reply has no map `items` of {key}")
         for scope, entry in items.items():
-            for row in entry.get(key) or ():
+            rows = entry.get(key) or () if isinstance(entry, Mapping) else [entry]
+            for row in rows if isinstance(rows, list | tuple) else [rows]:
                 yield scope.removeprefix("zones/"), row
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from providers.errors import InvalidAnswer
 from providers.offers import PurchaseOption
-from providers.tally import usd
+from providers.tally import require_texts, usd
 from providers.units import GB, GIB, HOURS_PER_MONTH
 
 GLOBAL: Final = "global"
@@ -181,6 +181,7 @@ def _parse_sku(sku: Mapping[str, Any], now: datetime, rates: Rates) -> None:
     part, option = known
     if part.kind in ("core", "ram") and not _ACCELERATED_FAMILY.fullmatch(part.name):
         return
+    require_texts(sku["skuId"], *sku["serviceRegions"])
     rates.parts.add(part)
     keys = [(part, region, option) for region in sku["serviceRegions"]]
     info = _in_effect(sku["pricingInfo"], now)
