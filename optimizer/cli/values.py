@@ -9,8 +9,8 @@ from typing import Final
 from providers.errors import InvalidValue
 
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([hdwm]?)")
-_MAX_USD: Final = Decimal(10) ** 12
-_MAX_RATE: Final = 1e9
+_MAX_USD: Final = Decimal(10) ** 9
+_MAX_RATE: Final = 1e6
 _MAX_DURATION_HOURS: Final = 24.0 * 365 * 1000
 _HOURS: Final = {"h": 1.0, "d": 24.0, "w": 168.0, "m": 730.0, "": 24.0}
 
@@ -31,7 +31,7 @@ def money(what: str, text: str | None) -> Decimal | None:
 
 
 def rate(what: str, value: float | None) -> float | None:
-    """Requests per second above 0, at most 10^9. Raises InvalidValue."""
+    """Requests per second above 0, at most 10^6. Raises InvalidValue."""
     if positive(what, value) is not None and value is not None and value > _MAX_RATE:
         raise InvalidValue(what, value, f"give at most {_MAX_RATE:,.0f} requests per second")
     return value

@@ -10,6 +10,8 @@ from math import ceil, floor, inf
 from typing import Final
 
 _MAX_NODES: Final = 20_000
+_SEARCHED_UNITS: Final = 1000
+"""Units up to which the search is exact; beyond, the answer is at most one unit in so many from the best."""
 _TOLERANCE: Final = 1e-9
 """Relative slack of the comparisons, far below the precision of any price or capacity."""
 
@@ -28,20 +30,27 @@ Counts = tuple[int, ...]
 def cheapest_cover(kinds: Sequence[Kind], demand: float) -> Counts | None:
     """Counts n >= 0 with sum(capacity n) >= demand and the least sum(price n); None if the search grows too large.
 
-    Raises ValueError when no kind has capacity.
+    Of a demand beyond _SEARCHED_UNITS of the kind with the best price per capacity, all but the last so many are of
+    that kind; the rest is searched. Raises ValueError when no kind has capacity.
     """
     if not any(kind.capacity > 0 for kind in kinds):
         raise ValueError("no kind has capacity")
     order = _undominated(kinds)
-    search = _Cover([kinds[i] for i in order], demand)
-    return _spread(search.run(), order, len(kinds))
+    best = kinds[order[0]]
+    before = max(0, floor(demand / best.capacity) - _SEARCHED_UNITS)
+    search = _Cover([kinds[i] for i in order], demand - before * best.capacity)
+    return _spread(search.run(), order, len(kinds), before)
 
 
 def largest_cover(kinds: Sequence[Kind], budget: float) -> Counts | None:
-    """Counts n >= 0 with sum(price n) <= budget and the most sum(capacity n), of those the cheapest; None as above."""
+    """Counts n >= 0 with sum(price n) <= budget and the most sum(capacity n), of those the cheapest; as above."""
     order = _undominated([kind if kind.price <= budget * (1 + _TOLERANCE) else Kind(inf, 0.0) for kind in kinds])
-    search = _Fill([kinds[i] for i in order], budget)
-    return _spread(search.run(), order, len(kinds))
+    if not order:
+        return (0,) * len(kinds)
+    best = kinds[order[0]]
+    before = max(0, floor(budget / best.price) - _SEARCHED_UNITS)
+    search = _Fill([kinds[i] for i in order], budget - before * best.price)
+    return _spread(search.run(), order, len(kinds), before)
 
 
 def _undominated(kinds: Sequence[Kind]) -> list[int]:
@@ -63,12 +72,14 @@ def _undominated(kinds: Sequence[Kind]) -> list[int]:
     return kept
 
 
-def _spread(counts: list[int] | None, order: Sequence[int], size: int) -> Counts | None:
+def _spread(counts: list[int] | None, order: Sequence[int], size: int, before: int) -> Counts | None:
+    """Counts by the caller's index, with the units of the best kind that were taken before the search."""
     if counts is None:
         return None
     spread = [0] * size
     for index, count in zip(order, counts, strict=True):
         spread[index] = count
+    spread[order[0]] += before
     return tuple(spread)
 
 
@@ -102,6 +113,8 @@ class _Cover:
         if price + missing * kind.price / kind.capacity >= self.best_price * (1 - _TOLERANCE):
             return
         for count in range(ceil(missing / kind.capacity), -1, -1):
+            if self.nodes > _MAX_NODES:
+                return
             self.counts[index] = count
             self._descend(index + 1, missing - count * kind.capacity, price + count * kind.price)
         self.counts[index] = 0
@@ -138,6 +151,8 @@ class _Fill:
         if capacity + left * kind.capacity / kind.price < self.best_capacity * (1 - _TOLERANCE):
             return
         for count in range(floor(left / kind.price), -1, -1):
+            if self.nodes > _MAX_NODES:
+                return
             self.counts[index] = count
             self._descend(index + 1, left - count * kind.price, capacity + count * kind.capacity)
         self.counts[index] = 0

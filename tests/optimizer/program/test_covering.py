@@ -85,3 +85,16 @@ def test_no_capacity_at_all_is_an_error() -> None:
 
 def test_a_budget_below_every_price_buys_nothing() -> None:
     assert largest_cover([Kind(5.0, 1.0), Kind(7.0, 2.0)], 4.0) == (0, 0)
+
+
+def test_a_huge_demand_is_met_within_one_unit_in_a_thousand_of_the_linear_bound() -> None:
+    found = [Kind(2.39, 2.3), Kind(6.79, 6.9), Kind(1.89, 0.97)]
+    counts = cheapest_cover(found, 1e9)
+    assert counts is not None
+    assert capacity(counts, found) >= 1e9 * (1 - 1e-9)
+    bound = 1e9 * min(kind.price / kind.capacity for kind in found)
+    assert price(counts, found) <= bound * 1.001
+    filled = largest_cover(found, 1e9)
+    assert filled is not None
+    assert price(filled, found) <= 1e9 * (1 + 1e-9)
+    assert capacity(filled, found) >= 0.999 * 1e9 * max(kind.capacity / kind.price for kind in found)
