@@ -16,6 +16,7 @@ COMMANDS: Final = {
     "refresh": "optimizer.cli.refresh",
     "prices": "optimizer.cli.prices",
     "report": "optimizer.cli.report",
+    "compare": "optimizer.cli.compare",
     "validate": "optimizer.cli.validate",
 }
 """Commands in the order of the help, and the module of each, whose `app` holds it."""

@@ -57,13 +57,6 @@ def _figures(report: MonthlyReport) -> Iterable[Figure]:
 
 def _sections(report: MonthlyReport) -> Iterable[Section]:
     yield Section(
-        id="burn-down",
-        title="Burn-down",
-        text=("What is left of the budget at the end of each day; dashed: expected.",),
-        charts=(_burn_chart(report),),
-        tables=(_days(report),),
-    )
-    yield Section(
         id="variance",
         title="Budget, actual, forecast and variance",
         text=(
@@ -71,6 +64,13 @@ def _sections(report: MonthlyReport) -> Iterable[Section]:
             f"far), driver (the plan for the demand over the hours to come). Used here: {_words(report.method)}.",
         ),
         tables=[_groups(f"by-{d.replace('_', '-')}", _TITLES[d], rows) for d, rows in report.groups.items()],
+    )
+    yield Section(
+        id="burn-down",
+        title="Burn-down",
+        text=("What is left of the budget at the end of each day; dashed: expected.",),
+        charts=(_burn_chart(report),),
+        tables=(_days(report),),
     )
     yield Section(id="alerts", title="Alerts", tables=(_alerts(report),))
     yield _change_section(report)
@@ -184,7 +184,7 @@ def _days(report: MonthlyReport) -> Table:
         ]
         for day in report.days
     ]
-    return Table(id="burn-down-days", title="Burn-down by day", columns=columns, rows=rows)
+    return Table(id="burn-down-days", title="Burn-down by day", columns=columns, rows=rows, collapsed=True)
 
 
 def _alerts(report: MonthlyReport) -> Table:

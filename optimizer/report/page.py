@@ -31,7 +31,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows in the order in which they are read; `levels` colours rows where given."""
+    """Rows in the order in which they are read; `levels` colours rows where given.
+
+    `collapsed`: the numbers behind a chart, folded away where a format can.
+    """
 
     id: str
     title: str
@@ -40,6 +43,7 @@ class Table:
     total: Sequence[Value] | None = None
     note: str = ""
     levels: Sequence[Level] = ()
+    collapsed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
