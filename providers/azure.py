@@ -32,8 +32,19 @@ _ACCELERATED: Final = "serviceName eq 'Virtual Machines' and contains(armSkuName
 
 SOURCE: Final = "Azure Retail Prices API"
 SPOT_NOTE: Final = "list price of spot: what is charged can be far from it"
+_KINDS: Final = ("Consumption", "Reservation")
 _TERM_YEARS: Final = {"1 Year": 1, "3 Years": 3}
 _OPTIONS: Final = {1: PurchaseOption.RESERVED_1Y, 3: PurchaseOption.RESERVED_3Y}
+_FROM_CONSUMPTION: Final = (
+    (PurchaseOption.ON_DEMAND, None),
+    (PurchaseOption.SPOT, None),
+    (PurchaseOption.RESERVED_1Y, CommitmentKind.SAVINGS_PLAN),
+    (PurchaseOption.RESERVED_3Y, CommitmentKind.SAVINGS_PLAN),
+)
+_FROM_RESERVATION: Final = (
+    (PurchaseOption.RESERVED_1Y, CommitmentKind.RESERVED_INSTANCE),
+    (PurchaseOption.RESERVED_3Y, CommitmentKind.RESERVED_INSTANCE),
+)
 _REGION: Final = re.compile(r"[a-z0-9]+")
 
 
@@ -65,12 +76,27 @@ class Azure:
         regions = own_regions(self.name, context.regions, _REGION)
         with Client(self.name, context, _HOSTS) as client:
             sizes = self._sizes(client, context, regions, tally)
-            filters = [f"{_ACCELERATED} and priceType eq '{kind}'{_in_regions(regions)}" for kind in _KINDS]
-            for text in filters:
-                context.progress(f"retail prices where {text}")
-                for page in client.pages(partial(_page, client, text)):
-                    parse_prices(page, sizes, context.now, tally)
-        return tally.answer(_coverage(regions), [f"{SOURCE} {_API_VERSION}, $filter={text}" for text in filters])
+            self._prices(client, "Consumption", regions, sizes, context, tally)
+            coverage = _coverage(regions, _FROM_CONSUMPTION)
+            try:
+                self._prices(client, "Reservation", regions, sizes, context, tally)
+                coverage += _coverage(regions, _FROM_RESERVATION)
+            except ProviderError as error:
+                tally.note(f"reservations could not be read ({error}); earlier ones stay")
+        return tally.answer(coverage, [f"{SOURCE} {_API_VERSION}, $filter={_filter(kind, regions)}" for kind in _KINDS])
+
+    def _prices(
+        self,
+        client: Client,
+        kind: str,
+        regions: tuple[str, ...],
+        sizes: Sizes | None,
+        context: FetchContext,
+        tally: Tally,
+    ) -> None:
+        for number, page in enumerate(client.pages(partial(_page, client, _filter(kind, regions))), start=1):
+            context.progress(f"retail prices, {kind}, page {number}")
+            parse_prices(page, sizes, context.now, tally)
 
     def _sizes(self, client: Client, context: FetchContext, regions: tuple[str, ...], tally: Tally) -> Sizes | None:
         """The sizes of the subscription; None, and a note, where they cannot be had."""
@@ -84,13 +110,10 @@ class Azure:
         logging.getLogger("azure").addHandler(logging.NullHandler())  # else its warnings go to stderr beside our note
         try:
             credential = self._credential(context.environment, client)
-            return _list_sizes(client, credential, subscription, regions, context.limits.pages)
+            return parse_sizes(_list_sizes(client, credential, subscription, regions, context.limits.pages), tally)
         except (AzureError, ProviderError) as error:
             tally.note(f"sizes of the subscription could not be listed ({type(error).__name__}): none is left out")
             return None
-
-
-_KINDS: Final = ("Consumption", "Reservation")
 
 
 def parse_prices(data: Any, sizes: Sizes | None, now: datetime, tally: Tally) -> None:
@@ -110,20 +133,26 @@ def parse_prices(data: Any, sizes: Sizes | None, now: datetime, tally: Tally) ->
             tally.reject("row of another shape")
 
 
-def parse_sizes(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Size]]:
-    """The virtual machine sizes of `resource_skus.list`."""
+def parse_sizes(rows: Iterable[Mapping[str, Any]], tally: Tally) -> dict[str, dict[str, Size]]:
+    """The virtual machine sizes of `resource_skus.list`; a row of another shape is counted in the tally."""
     sizes: dict[str, dict[str, Size]] = {}
     for row in rows:
-        if row.get("resourceType") != "virtualMachines":
-            continue
-        able = {pair["name"]: pair["value"] for pair in row.get("capabilities") or ()}
-        for region in row.get("locations") or ():
-            sizes.setdefault(region.lower(), {})[row["name"]] = Size(
-                vcpus=_number(able.get("vCPUsAvailable") or able.get("vCPUs")),
-                memory_gib=_number(able.get("MemoryGB")),
-                usable=not _is_restricted(row, region.lower()),
-            )
+        try:
+            if row["resourceType"] == "virtualMachines":
+                for region in row["locations"]:
+                    sizes.setdefault(region.lower(), {})[row["name"]] = _size(row, region.lower())
+        except (KeyError, TypeError, AttributeError, ValueError):
+            tally.reject("row of another shape")
     return sizes
+
+
+def _size(row: Mapping[str, Any], region: str) -> Size:
+    able = {pair["name"]: pair["value"] for pair in row.get("capabilities") or ()}
+    return Size(
+        vcpus=_number(able.get("vCPUsAvailable") or able.get("vCPUs")),
+        memory_gib=_number(able.get("MemoryGB")),
+        usable=not _is_restricted(row, region),
+    )
 
 
 def _is_wanted(item: Mapping[str, Any], now: datetime) -> bool:
@@ -263,20 +292,16 @@ def _number(text: str | None) -> float | None:
     return float(text) if text else None
 
 
-def _in_regions(regions: tuple[str, ...]) -> str:
+def _filter(kind: str, regions: tuple[str, ...]) -> str:
     places = " or ".join(f"armRegionName eq '{region}'" for region in regions)
-    return f" and ({places})" if places else ""
+    return f"{_ACCELERATED} and priceType eq '{kind}'" + (f" and ({places})" if places else "")
 
 
-def _coverage(regions: tuple[str, ...]) -> list[Coverage]:
+def _coverage(
+    regions: tuple[str, ...], parts: Iterable[tuple[PurchaseOption, CommitmentKind | None]]
+) -> list[Coverage]:
     places = frozenset(regions) or None
-    options = (
-        PurchaseOption.ON_DEMAND,
-        PurchaseOption.SPOT,
-        PurchaseOption.RESERVED_1Y,
-        PurchaseOption.RESERVED_3Y,
-    )
-    return [Coverage(purchase_option=option, regions=places) for option in options]
+    return [Coverage(purchase_option=option, commitment_kind=kind, regions=places) for option, kind in parts]
 
 
 def _page(client: Client, text: str, token: str | None) -> tuple[Any, str | None]:
@@ -302,7 +327,7 @@ def _page(client: Client, text: str, token: str | None) -> tuple[Any, str | None
 
 def _list_sizes(
     client: Client, credential: "TokenCredential", subscription: str, regions: tuple[str, ...], most_pages: int
-) -> Sizes:
+) -> list[Mapping[str, Any]]:
     """Asks Azure Resource Manager through its own SDK, over the bounded client."""
     from azure.core.pipeline.transport import RequestsTransport
     from azure.mgmt.compute import ComputeManagementClient
@@ -316,7 +341,7 @@ def _list_sizes(
         if number > most_pages:
             raise InvalidAnswer("azure", f"paging does not end: more than {most_pages} pages")
         rows += [row.as_dict() for row in page]
-    return parse_sizes(rows)
+    return rows
 
 
 def _credential(environment: Mapping[str, str], client: Client) -> "TokenCredential":

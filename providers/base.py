@@ -1,11 +1,13 @@
 """Turns a provider's name into an adapter, and says what an adapter is given and what it answers."""
 
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib import import_module
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -139,6 +141,11 @@ def own_regions(provider_name: str, regions: tuple[str, ...], form: re.Pattern[s
     if regions and not own:
         raise InvalidAnswer(provider_name, f"none of these is one of its regions: {', '.join(regions)}")
     return own
+
+
+def home(environment: Mapping[str, str]) -> Path:
+    """The user's directory, where SDKs keep their profiles; one that cannot exist where the environment names none."""
+    return Path(environment.get("HOME") or environment.get("USERPROFILE") or os.devnull)
 
 
 def provider(name: str) -> Provider:

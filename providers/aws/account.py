@@ -14,7 +14,7 @@ from providers.aws.market import (
     parse_type_offerings,
 )
 from providers.aws.price_list import PLAIN, parse_products
-from providers.base import Coverage, FetchContext
+from providers.base import Coverage, FetchContext, home
 from providers.errors import CredentialsRefused, InvalidAnswer, ProviderError, ProviderUnavailable
 from providers.http import Client
 from providers.offers import CommitmentKind, PurchaseOption
@@ -54,7 +54,7 @@ def has_credentials(environment: Mapping[str, str]) -> bool:
         return True
     named = ("AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
     file = environment.get("AWS_SHARED_CREDENTIALS_FILE")
-    path = Path(file) if file else Path(environment.get("HOME", "")) / ".aws" / "credentials"
+    path = Path(file) if file else home(environment) / ".aws" / "credentials"
     return any(environment.get(name) for name in named) or path.is_file()
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from providers.base import Answer, Coverage, FetchContext, own_regions
+from providers.base import Answer, Coverage, FetchContext, home, own_regions
 from providers.errors import InvalidAnswer, MissingCredentials, ProviderError
 from providers.gcp.machines import Machine, parse_machines, shipped_machines
 from providers.gcp.rates import Part, Rate, Rates, parse_skus
@@ -259,7 +259,7 @@ def _authorization(client: Client, signed: SignIn | None) -> dict[str, str]:
 def _sign_in(environment: Mapping[str, str]) -> SignIn | None:
     """The credentials in the file that `GOOGLE_APPLICATION_CREDENTIALS` names, or in gcloud's; None without a file."""
     named = environment.get("GOOGLE_APPLICATION_CREDENTIALS", "")
-    config = environment.get("CLOUDSDK_CONFIG") or str(Path(environment.get("HOME", "")) / ".config" / "gcloud")
+    config = environment.get("CLOUDSDK_CONFIG") or home(environment) / ".config" / "gcloud"
     path = Path(named or Path(config) / "application_default_credentials.json")
     if not path.is_file():
         if named:

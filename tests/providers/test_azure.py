@@ -225,7 +225,7 @@ def test_promotional_sizes_are_not_offered(tally: NewTally) -> None:
 def test_slices_of_an_a10_are_slices_whatever_the_api_counts(
     recorded: Recorded, tally: NewTally, name: str, count: float
 ) -> None:
-    sizes = parse_sizes(recorded("azure/resource_skus_list.json")["value"])
+    sizes = parse_sizes(recorded("azure/resource_skus_list.json")["value"], tally("azure"))
     one = {name: next(iter(sizes["eastus"].values()))}
     usable = {"eastus": {name: replace(one[name], usable=True)}}
     answer = parsed([item(armSkuName=name, retailPrice=Decimal("0.454"))], tally("azure"), usable)
@@ -261,7 +261,7 @@ def test_a_price_in_another_currency_is_rejected(tally: NewTally) -> None:
 
 @pytest.mark.trap("AZURE-53")
 def test_sizes_that_the_subscription_may_not_use_are_left_out(page: Any, recorded: Recorded, tally: NewTally) -> None:
-    sizes = parse_sizes(recorded("azure/resource_skus_list.json")["value"])
+    sizes = parse_sizes(recorded("azure/resource_skus_list.json")["value"], tally("azure"))
     assert not sizes["eastus"]["Standard_ND96isr_H100_v5"].usable
     assert sizes["southcentralus"]["Standard_NC24ads_A100_v4"].usable
     answer = parsed(
@@ -273,7 +273,7 @@ def test_sizes_that_the_subscription_may_not_use_are_left_out(page: Any, recorde
 
 @pytest.mark.trap("AZURE-53")
 @pytest.mark.parametrize(("closed", "usable"), [(["1"], True), (["1", "2"], False), ([], True)])
-def test_a_size_is_usable_while_one_of_its_zones_is(closed: list[str], usable: bool) -> None:
+def test_a_size_is_usable_while_one_of_its_zones_is(tally: NewTally, closed: list[str], usable: bool) -> None:
     restriction = {"type": "Zone", "reasonCode": "NotAvailableForSubscription"}
     row = {
         "resourceType": "virtualMachines",
@@ -282,7 +282,11 @@ def test_a_size_is_usable_while_one_of_its_zones_is(closed: list[str], usable: b
         "locationInfo": [{"location": "eastus", "zones": ["1", "2"]}],
         "restrictions": [restriction | {"restrictionInfo": {"locations": ["eastus"], "zones": closed}}],
     }
-    assert parse_sizes([row])["eastus"]["Standard_NC24ads_A100_v4"].usable is usable
+    counted = tally("azure")
+    sizes = parse_sizes([row, {}, {"resourceType": "virtualMachines"}], counted)
+    assert sizes["eastus"]["Standard_NC24ads_A100_v4"].usable is usable
+    counted.see("any")
+    assert counted.answer([], []).rejections == {"row of another shape": 2}
 
 
 @pytest.mark.trap("AZURE-53")
@@ -339,6 +343,14 @@ def test_pages_are_followed_by_their_start_with_the_same_filter(
     assert "westus2" in {offer.region for offer in answer.offers}
     assert [asked.param("$skip") for asked in server.asked] == [None, "1000", None]
     assert server.asked[0].param("$filter") == server.asked[1].param("$filter")
+
+
+def test_reservations_that_cannot_be_read_are_a_note_and_not_spoken_for(page: Any, fetch: Fetch) -> None:
+    answer = fetch(ADAPTER, AzureServer(page, "not a page"))
+    assert "reservations could not be read" in answer.notes[-1]
+    kinds = {(part.purchase_option, part.commitment_kind) for part in answer.coverage}
+    assert (PurchaseOption.RESERVED_1Y, CommitmentKind.SAVINGS_PLAN) in kinds
+    assert (PurchaseOption.RESERVED_1Y, CommitmentKind.RESERVED_INSTANCE) not in kinds
 
 
 def test_a_start_past_the_end_ends_the_list(recorded: Recorded, serve: Serve, context_for: ContextFor) -> None:
