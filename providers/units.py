@@ -11,6 +11,8 @@ GB: Final = 10**9
 MIB: Final = 2**20
 """Bytes in one MiB."""
 
+BITS_PER_BYTE: Final = 8
+
 HOURS_PER_DAY: Final = 24
 
 HOURS_PER_WEEK: Final = 168

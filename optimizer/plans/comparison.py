@@ -4,8 +4,9 @@ For one workload of one shape at a constant rate, the cheapest offer of each har
 serve most per accelerator, is all that a best plan needs, and the program is a knapsack (`program.covering`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from optimizer.plans.market import Market, in_order
 from optimizer.plans.plan import Fleet, PlannedInstances, PlannedReplicas
@@ -22,7 +23,10 @@ class Undecided(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Lot:
-    """One instance of an offer with as many equal replicas as it holds; their size divides the instance."""
+    """One instance of an offer with as many equal replicas as it holds; their size divides the instance.
+
+    Or the instances that one replica takes together.
+    """
 
     offer: Offer
     kind: ReplicaKind
@@ -66,11 +70,15 @@ def compare(
     if not is_simple(market, limits):
         raise Undecided
     sizer = market.sizers[0]
-    found = (_lot(market, sizer, offer, precisions) for offer in _cheapest_by_hardware(offers))
-    lots = [lot for lot in found if lot is not None]
+    lots = [
+        lot
+        for offer in _cheapest_by_hardware(offers, partial(market.bundles, precisions=precisions))
+        for machines in market.bundles(offer, precisions)
+        if (lot := _lot(market, sizer, offer, precisions, machines)) is not None
+    ]
     if not lots:
         return None
-    kinds = [Kind(float(lot.offer.usd_per_hour), lot.requests_per_s) for lot in lots]
+    kinds = [Kind(float(lot.offer.usd_per_hour) * lot.kind.machines, lot.requests_per_s) for lot in lots]
     rate = 0.0 if at_all else sizer.workload.requests_per_s or 0.0
     counts = _counts(kinds, objective, limits, rate)
     if not any(counts):
@@ -80,7 +88,7 @@ def compare(
     if objective == "max_throughput" or rate == 0:
         rate = capacity
     return Fleet(
-        instances=in_order(PlannedInstances(offer=lot.offer, kept=count) for lot, count in chosen),
+        instances=in_order(PlannedInstances(offer=lot.offer, kept=count * lot.kind.machines) for lot, count in chosen),
         replicas=tuple(
             PlannedReplicas(
                 workload=sizer.workload,
@@ -107,11 +115,15 @@ def _counts(kinds: Sequence[Kind], objective: Objective, limits: Limits, request
     return counts
 
 
-def _cheapest_by_hardware(offers: Iterable[Offer]) -> list[Offer]:
-    """One offer a hardware, spot and other options apart, since spot serves less; ties go by key."""
+def _cheapest_by_hardware(offers: Iterable[Offer], bundles: Callable[[Offer], tuple[int, ...]]) -> list[Offer]:
+    """One offer a hardware, spot and other options apart, since spot serves less; ties go by key.
+
+    Where a replica takes several instances, what lies between them is part of the hardware.
+    """
     best: dict[tuple[str, bool], Offer] = {}
     for offer in offers:
-        key = (hardware_of(offer.instance_type), offer.purchase_option is PurchaseOption.SPOT)
+        hardware = hardware_of(offer.instance_type, bundles(offer)[0])
+        key = (hardware, offer.purchase_option is PurchaseOption.SPOT)
         other = best.get(key)
         if (
             other is None
@@ -122,12 +134,12 @@ def _cheapest_by_hardware(offers: Iterable[Offer]) -> list[Offer]:
     return list(best.values())
 
 
-def _lot(market: Market, sizer: Sizer, offer: Offer, precisions: tuple[str, ...]) -> _Lot | None:
-    kinds = sizer.replica_kinds(offer.instance_type, precisions)
+def _lot(market: Market, sizer: Sizer, offer: Offer, precisions: tuple[str, ...], machines: int) -> _Lot | None:
+    kinds = sizer.replica_kinds(offer.instance_type, precisions, machines=machines)
     if not kinds:
         return None
     best = max(kinds, key=lambda kind: (kind.requests_per_s(0) or 0.0) / kind.accelerators_per_replica)
-    replicas = int(offer.instance_type.accelerator_count) // best.accelerators_per_replica
+    replicas = machines * int(offer.instance_type.accelerator_count) // best.accelerators_per_replica
     kept = 1.0 - (market.terms.spot_margin if offer.purchase_option is PurchaseOption.SPOT else 0.0)
     served = (best.requests_per_s(0) or 0.0) * replicas * sizer.workload.utilization * kept
     return _Lot(offer, best, replicas, served)

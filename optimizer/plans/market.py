@@ -1,8 +1,9 @@
 """Turns offers and sized candidates into the numbers of the program, and its solution back into a fleet."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from optimizer.plans.plan import Fleet, PlannedInstances, PlannedReplicas
 from optimizer.plans.sizer import ReplicaKind, Sizer, hardware_of
@@ -21,8 +22,10 @@ from optimizer.program.problem import (
 )
 from optimizer.program.solve import solve
 from optimizer.workload.workload import InferenceWorkload, ShapeDemand
-from providers.offers import InstanceType, Offer
+from providers.offers import InstanceType, Offer, PurchaseOption
 from providers.units import HOURS_PER_MONTH
+
+_NO_BUNDLE: Final = "one replica takes several instances, not taken as spot or without a region"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +103,7 @@ class Market:
         its rate.
         """
         started, sizing_before = time.perf_counter(), self._sizing_s()
-        program_offers = self._program_offers(offers)
+        program_offers = self._program_offers(offers, precisions)
         candidates = self._candidates(program_offers, precisions)
         problem = Problem(
             offers=program_offers,
@@ -109,7 +112,7 @@ class Market:
             periods=self.periods,
             limits=limits,
             objective=objective,
-            utilisation=self.sizers[0].workload.utilization,
+            utilisation=self._utilization,
             spot_margin=self.terms.spot_margin,
             horizon_hours=self.terms.horizon_hours,
         )
@@ -132,20 +135,57 @@ class Market:
     def _sizing_s(self) -> float:
         return sum(sizer.seconds for sizer in self.sizers)
 
-    def _program_offers(self, offers: Iterable[Offer]) -> list[ProgramOffer]:
-        """What is for sale, and what is held: an offer of its own, at its own price, that cannot grow."""
-        wanted = {str(offer.key): offer for offer in offers}
-        self._offers |= wanted
-        bought = [self._program_offer(key, offer, self.stock.get(key)) for key, offer in wanted.items()]
-        for index, holding in enumerate(self.holdings):
-            key = f"held {index}: {holding.offer.key}"
-            self._offers[key] = holding.offer
-            held = self._program_offer(key, holding.offer, holding.running)
-            bought.append(replace(held, committed=holding.committed, running=holding.running))
-        return bought
+    def _program_offers(self, offers: Iterable[Offer], precisions: tuple[str, ...]) -> list[ProgramOffer]:
+        """What is for sale, and what is held: an offer of its own, at its own price, that cannot grow.
 
-    def _program_offer(self, key: str, offer: Offer, maximum: int | None) -> ProgramOffer:
+        Where a replica takes several instances, they are sold together, as an offer of their own.
+        """
+        found = [
+            self._program_offer(key, offer, self.stock.get(key), machines)
+            for key, offer in {str(offer.key): offer for offer in offers}.items()
+            for machines in self.bundles(offer, precisions)
+        ]
+        for index, holding in enumerate(self.holdings):
+            found += self._held(f"held {index}: {holding.offer.key}", holding, precisions)
+        return found
+
+    def _held(self, key: str, holding: Holding, precisions: tuple[str, ...]) -> Iterator[ProgramOffer]:
+        """Instances that run today, in the bundles that a replica takes where it takes several, and what remains."""
+        left = Holding(holding.offer, holding.running, holding.committed)
+        sizes = self.bundles(holding.offer, precisions)
+        if 1 not in sizes:
+            machines = sizes[0]
+            together = holding.running // machines
+            bound = min(together, holding.committed // machines)
+            yield replace(
+                self._program_offer(key, holding.offer, together, machines), committed=bound, running=together
+            )
+            left = Holding(holding.offer, holding.running - together * machines, holding.committed - bound * machines)
+            left = replace(left, committed=min(left.committed, left.running))
+        if left.running or 1 in sizes:
+            single = self._program_offer(key, holding.offer, left.running)
+            yield replace(single, committed=left.committed, running=left.running)
+
+    def bundles(self, offer: Offer, precisions: tuple[str, ...]) -> tuple[int, ...]:
+        """In which numbers instances of the offer are bought: as the workloads' replicas take them, else one by one.
+
+        Several belong into one region, and are not taken as spot: the loss of one ends the replica.
+        """
+        sizes: set[int] = set()
+        for sizer in self.sizers:
+            sizes |= set(sizer.bundle_sizes(offer.instance_type, precisions))
+        if offer.region is None or offer.purchase_option is PurchaseOption.SPOT:
+            if sizes - {1}:
+                self.sizers[0].reject(_NO_BUNDLE, offer.instance_type)
+            sizes &= {1}
+        return tuple(sorted(sizes)) or (1,)
+
+    def _program_offer(self, key: str, offer: Offer, maximum: int | None, machines: int = 1) -> ProgramOffer:
         kind = offer.instance_type
+        if machines > 1:
+            key = f"{machines} together: {key}"
+            maximum = None if maximum is None else maximum // machines
+        self._offers[key] = offer
         commitment = offer.commitment
         term_hours = upfront = 0.0
         if commitment is not None:
@@ -153,32 +193,36 @@ class Market:
             upfront = float(commitment.upfront_usd)
         return ProgramOffer(
             id=key,
-            hardware=hardware_of(kind),
+            hardware=hardware_of(kind, machines),
             provider=kind.provider,
             accelerator=kind.accelerator,
-            accelerators_per_unit=int(kind.accelerator_count),
+            accelerators_per_unit=int(kind.accelerator_count) * machines,
+            instances_per_unit=machines,
             purchase_option=offer.purchase_option.value,
-            usd_per_hour=float(offer.usd_per_hour) - (upfront / term_hours if upfront else 0.0),
+            usd_per_hour=machines * (float(offer.usd_per_hour) - (upfront / term_hours if upfront else 0.0)),
             region=offer.region,
             zone=offer.zone,
             instance_type=kind.name,
-            upfront_usd=upfront,
+            upfront_usd=machines * upfront,
             term_hours=term_hours or None,
             maximum=maximum,
         )
 
     def _candidates(self, offers: Sequence[ProgramOffer], precisions: tuple[str, ...]) -> dict[str, _Runs]:
-        kinds: dict[str, InstanceType] = {o.hardware: self._offers[o.id].instance_type for o in offers}
+        kinds: dict[str, tuple[InstanceType, int]] = {
+            o.hardware: (self._offers[o.id].instance_type, o.instances_per_unit) for o in offers
+        }
         return {
             f"{sizer.workload.name}|{hardware}|{kind.precision}|{kind.layout}": _Runs(sizer, hardware, kind)
             for sizer in self.sizers
-            for hardware, instance_type in kinds.items()
-            for kind in sizer.replica_kinds(instance_type, precisions)
+            for hardware, (instance_type, machines) in kinds.items()
+            if machines == 1 or machines in sizer.bundle_sizes(instance_type, precisions)
+            for kind in sizer.replica_kinds(instance_type, precisions, machines=machines)
         }
 
     def _program_candidate(self, key: str, runs: _Runs) -> ProgramCandidate:
         capacities = {
-            shape_id(b): capacity
+            shape_id(b): capacity * self._head_room(runs.sizer.workload)
             for b in range(len(runs.kind.by_shape))
             if (capacity := runs.kind.requests_per_s(b)) is not None
         }
@@ -190,6 +234,15 @@ class Market:
             requests_per_s=capacities,
             boot_hours=self.terms.boot_hours,
         )
+
+    @property
+    def _utilization(self) -> float:
+        """The program's one bound on utilisation: the largest that a workload allows."""
+        return max(sizer.workload.utilization for sizer in self.sizers)
+
+    def _head_room(self, workload: InferenceWorkload) -> float:
+        """What scales a workload's capacities, so that the program's bound is the workload's own."""
+        return workload.utilization / self._utilization
 
     def _program_workload(self, workload: InferenceWorkload, objective: Objective, *, at_all: bool) -> ProgramWorkload:
         factors = workload.factors(len(self.periods))
@@ -218,13 +271,15 @@ class Market:
         names = [period.id for period in problem.periods]
         hours = tuple(period.hours for period in problem.periods)
         keys = dict.fromkeys([*solution.kept, *(offer for offer, _ in solution.bought)])
+        units = {offer.id: offer.instances_per_unit for offer in problem.offers}
         instances = [
             PlannedInstances(
                 offer=self._offers[key],
-                kept=solution.kept.get(key, 0),
-                bought=tuple(solution.bought.get((key, name), 0) for name in names),
+                kept=units[key] * solution.kept.get(key, 0),
+                bought=tuple(units[key] * solution.bought.get((key, name), 0) for name in names),
                 hours=hours,
                 boot_hours=self.terms.boot_hours,
+                horizon_hours=self.terms.horizon_hours,
             )
             for key in keys
         ]

@@ -21,7 +21,8 @@ ChangeKind = Literal["keep", "add", "end"]
 class PlannedInstances:
     """Instances of one offer: `kept` in every period, and `bought` more in single periods of `hours` each.
 
-    `boot_hours` is paid for each start of an instance that is bought by the period.
+    `boot_hours` is paid for each start of an instance that is bought by the period. A commitment that is longer than
+    `horizon_hours` is paid to its end, within the need. None: the need outlasts it.
     """
 
     offer: Offer
@@ -29,6 +30,7 @@ class PlannedInstances:
     bought: tuple[int, ...] = (0,)
     hours: tuple[float, ...] = (1.0,)
     boot_hours: float = 0.0
+    horizon_hours: float | None = None
 
     @property
     def count(self) -> int:
@@ -50,8 +52,23 @@ class PlannedInstances:
 
     @property
     def usd_per_hour(self) -> Decimal:
-        """Of all of them, in an average hour."""
-        return self.offer.usd_per_hour * self.mean_count
+        """Of all of them, in an average hour of need."""
+        return self.offer.usd_per_hour * self.mean_count * self.paid_hours_per_needed_hour
+
+    @property
+    def paid_hours_per_needed_hour(self) -> Decimal:
+        """Term / need, where a commitment binds for longer than the need lasts; else 1."""
+        commitment = self.offer.commitment
+        if commitment is None or self.horizon_hours is None:
+            return Decimal(1)
+        term = Decimal(commitment.term_months) * HOURS_PER_MONTH
+        return max(Decimal(1), term / Decimal(repr(self.horizon_hours)))
+
+    @property
+    def upfront_usd(self) -> Decimal:
+        """Paid at once when the kept ones are committed to."""
+        commitment = self.offer.commitment
+        return Decimal(0) if commitment is None else commitment.upfront_usd * self.kept
 
     @property
     def accelerators(self) -> int:

@@ -8,6 +8,7 @@ from typing import Final
 from optimizer.workload.architecture import Architecture
 from providers.accelerators import Accelerator
 from providers.errors import InvalidValue
+from providers.networks import usual_domain
 
 LINKS: Final = frozenset(["nvlink", "nvlink_bridge", "pcie", "infinity_fabric", "ici", "neuronlink", "roce", "none"])
 """What can join the accelerators inside one instance."""
@@ -40,17 +41,23 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """What the accelerators of one instance are: variant, count, and the link between them (one of LINKS)."""
+    """What a replica may run on: accelerator variant, count in all, and the link inside an instance (one of LINKS).
+
+    `machines` equal instances hold the `count`: each its part, with a network between them.
+    """
 
     accelerator: Accelerator
     count: int
     link: str
+    machines: int = 1
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise InvalidValue("accelerator count", self.count, "give a whole number of at least 1")
         if self.link not in LINKS:
             raise InvalidValue("link", self.link, f"one of {', '.join(sorted(LINKS))}")
+        if self.machines < 1 or self.count % self.machines:
+            raise InvalidValue("machines", self.machines, f"must divide the {self.count} accelerators")
 
 
 def tensor_parallel_problem(model: Architecture, tp: int) -> str | None:
@@ -74,10 +81,28 @@ def valid_tensor_parallel(model: Architecture, most: int) -> tuple[int, ...]:
 def layouts(model: Architecture, hardware: Hardware) -> Iterator[Layout]:
     """Sensible layouts of one replica inside one instance: each group size that divides the count, widest valid TP
     first, the rest of the group as pipeline stages. Over PCIe, where all-reduce is slow, also pipelines alone.
+    Over several instances the replica takes all of them.
     """
+    if hardware.machines > 1:
+        yield from _spread(model, hardware)
+        return
     for group in (g for g in range(1, hardware.count + 1) if hardware.count % g == 0):
         widest = max(tp for tp in valid_tensor_parallel(model, group) if group % tp == 0)
         if group // widest <= model.layers:
             yield Layout(tp=widest, pp=group // widest)
         if hardware.link == "pcie" and widest > 2 and group <= model.layers:
             yield Layout(tp=1, pp=group)
+
+
+def _spread(model: Architecture, hardware: Hardware) -> Iterator[Layout]:
+    """Layouts over all of several instances: pipeline stages cross between them, an all-reduce only where the fast
+    link of a rack or pod reaches all accelerators.
+    """
+    inside = hardware.count // hardware.machines
+    # Instances of one rack share its NVLink; TPU instances bought one by one share no pod.
+    rack_scale = hardware.link == "nvlink" and usual_domain(hardware.accelerator) >= hardware.count
+    reached = hardware.count if rack_scale else inside
+    for group in dict.fromkeys((reached, inside)):
+        widest = max(tp for tp in valid_tensor_parallel(model, group) if group % tp == 0)
+        if hardware.count // widest <= model.layers:
+            yield Layout(tp=widest, pp=hardware.count // widest)
