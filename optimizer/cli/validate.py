@@ -67,7 +67,8 @@ def _rows(file: Path) -> list[dict[str, str]]:
 
     try:
         with file.open(newline="", encoding="utf-8-sig") as stream:
-            rows = list(csv.DictReader(stream))
+            # Short lines leave cells out and long ones have more than the header: both are read as far as they go.
+            rows = [{key: value or "" for key, value in row.items() if key} for row in csv.DictReader(stream)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read {str(file)!r}: {reason}; give a CSV file of measurements") from None

@@ -57,10 +57,15 @@ def _report(row: Mapping[str, str]) -> MemoryReport:
     try:
         model, accelerator = resolve_model(row["model"]), _accelerator(row["gpu"])
         engine = engine_in_table(row.get("engine", ""), _version(row), _year(row))
-        fmt, kv_bytes = weight_format(row["weight_dtype"]), kv_bytes_per_element(row.get("kv_dtype"))
+        fmt, kv_bytes = (
+            weight_format(row.get("weight_dtype") or model.native_dtype),
+            kv_bytes_per_element(row.get("kv_dtype")),
+        )
     except UsageError as error:
         raise SkippedRun(_short(error)) from error
-    layout = Layout(tp=int(row.get("tp") or 1), pp=int(row.get("pp") or 1))
+    if not row.get("fits"):
+        raise SkippedRun("no verdict")
+    layout = Layout(tp=int(row.get("tp") or row.get("gpu_count") or 1), pp=int(row.get("pp") or 1))
     asked = int(row["max_model_len"]) if row.get("max_model_len") else None
     context = _context(model, asked, engine.family)
     share = float(row["gpu_memory_utilization"]) if row.get("gpu_memory_utilization") else None
