@@ -138,10 +138,9 @@ def training_run(flags: TrainingFlags, *, now: datetime, needs_tokens: bool) -> 
 
 def deadline_hours(text: str, now: datetime) -> float:
     """Hours until the deadline: a duration like 12h or 30d, or the end of a day in UTC. Raises InvalidValue."""
-    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", text.strip()):
+    last = values.day("--deadline", text.strip()) if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text.strip()) else None
+    if last is None:
         return values.duration_hours("--deadline", text)
-    last = values.day("--deadline", text.strip())
-    assert last is not None  # noqa: S101 - a text gives a day or an error
     end = datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
     hours = (end - now).total_seconds() / 3600
     if hours <= 0:

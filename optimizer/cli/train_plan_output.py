@@ -172,10 +172,11 @@ def _remedies(plan: TrainingPlan) -> Iterator[Table | str]:
 
 def _trade_off(plan: TrainingPlan, *, everything: bool) -> Table:
     points = plan.trade_off
+    chosen = {job.choice.id for job in plan.jobs}
     if not everything and len(points) > _CURVE_POINTS:
         step = (len(points) - 1) / (_CURVE_POINTS - 1)
-        points = tuple(points[round(index * step)] for index in range(_CURVE_POINTS))
-    chosen = {job.choice.id for job in plan.jobs}
+        shown = {round(index * step) for index in range(_CURVE_POINTS)}
+        points = tuple(p for index, p in enumerate(points) if index in shown or p.id in chosen)
     rows = [
         (
             f"{choice.hours:,.1f}",

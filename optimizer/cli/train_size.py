@@ -90,18 +90,18 @@ def _warnings(run: TrainingRun, model: Architecture, sized: Any, *, tokens_state
         yield "no --tokens: memory and speed only, no hours"
     if model.max_position and run.seq_len > model.max_position:
         yield f"sequences of {run.seq_len:,} tokens exceed the model's {model.max_position:,} positions"
-    if memory.verdict == "does_not_fit":
-        short = (
-            f"{memory.host_gib:,.0f} GiB of host memory are needed, {memory.host_usable_gib:,.0f} are there"
-            if memory.limiting == "host_ram"
-            else f"{memory.needed_gib:.1f} GiB are needed on each accelerator, {memory.usable_gib:.1f} are usable"
+    if memory.limiting == "host_ram":
+        yield f"host memory: {memory.host_gib:,.0f} GiB a machine are needed, {memory.host_usable_gib:,.0f} are there"
+    if memory.needed_gib > memory.usable_gib:
+        yield (
+            f"does not fit: {memory.needed_gib:.1f} GiB are needed on each accelerator, {memory.usable_gib:.1f} are "
+            f"usable; mostly {memory.dominant}"
         )
-        yield f"does not fit: {short}; mostly {memory.dominant}"
     if memory.verdict == "tight":
         yield f"tight: {memory.needed_gib:.1f} of {memory.usable_gib:.1f} GiB; fragmentation can decide"
     if memory.verdict != "fits":
         yield "what would help: " + "; ".join(remedies(sized))
-    if setup.layout.shards > 1 and setup.zero_stage < 3 and memory.verdict == "does_not_fit":
+    if setup.layout.shards > 1 and setup.zero_stage < 3 and memory.needed_gib > memory.usable_gib:
         yield "memory does not pool under data parallelism: each rank holds the whole model; --zero-stage 3 shards it"
     if setup.cluster.accelerators == 1 and setup.task == "qlora" and memory.needed_gib < 48 < memory.needed_gib * 1.3:
         yield "48 GB are enough only with a paged optimizer and short sequences"

@@ -41,8 +41,11 @@ MOST_ACCELERATORS: Final = 4096
 _IDEAL_SHARE: Final = 0.8
 """No stack reaches more of the 16-bit peak than this: clusters that would be too slow even so are not sized."""
 
-_FASTER_THAN_NEEDED: Final = 4.0
-"""The cheapest run is not looked for among clusters this much faster than the deadline and beyond."""
+_IN_TIME: Final = 2
+"""Clusters of one hardware that meet the deadline, and are looked at: larger ones cost more for the same tokens."""
+
+_CURVE_HARDWARE: Final = 3
+"""Kinds of hardware, cheapest first, whose larger clusters are sized for the trade-off of time against cost."""
 
 _LADDER: Final = 6
 """Sizes of a cluster that are looked at where there is no deadline."""
@@ -257,7 +260,7 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
     by_id = {choice.id: choice for choice in choices}
     jobs = tuple(PlannedJob(choice=by_id[option.id], start_hours=start) for option, start in solution.chosen.values())
     solved = time.perf_counter()
-    first = [choice for choice in choices if _is_first(request, choice)]
+    first = _with_curve(desk, request, [choice for choice in choices if _is_first(request, choice)])
     fastest = min(first, key=lambda c: (c.hours, c.usd_total, c.id), default=None)
     alternatives = tuple(_alternatives(desk, request, choices))
     chosen = jobs[0].choice if jobs else None
@@ -338,7 +341,7 @@ class Desk:
         """Instance counts with their sizing, from the first that can meet the deadline to where more bring little."""
         limit = min(self.most_accelerators or MOST_ACCELERATORS, MOST_ACCELERATORS)
         deadline = run.deadline_hours or math.inf
-        best, yielded = math.inf, 0
+        best, yielded, in_time = math.inf, 0, 0
         for nodes in NODE_COUNTS if network_of(kind.provider, kind.name) else (1,):
             accelerators = nodes * int(kind.accelerator_count)
             if accelerators > limit or accelerators > run.sequences_per_step * _MOST_RANKS_A_SEQUENCE:
@@ -351,9 +354,10 @@ class Desk:
             if sized.hours > best * _WORTH_MORE_NODES:
                 return
             best, yielded = sized.hours, yielded + 1
+            in_time += (sized.hours + START_HOURS) * self.margin <= deadline
             yield nodes, sized
-            in_time = sized.hours * _FASTER_THAN_NEEDED <= deadline if deadline < math.inf else yielded >= _LADDER
-            if in_time and objective == "min_cost" and not even_if_late:
+            enough = in_time >= _IN_TIME if deadline < math.inf else yielded >= _LADDER
+            if enough and objective == "min_cost" and not even_if_late:
                 return
 
     def sized(self, run: TrainingRun, model: Architecture, kind: InstanceType, nodes: int) -> TrainingEstimate | None:
@@ -543,6 +547,18 @@ def _with_late_ones(desk: Desk, request: TrainingRequest, choices: list[ClusterC
     quick = _quickest_offers(request.offers)
     late = [c for run, model in request.jobs for c in desk.choices(run, model, quick, even_if_late=True)]
     return [*choices, *(choice for choice in late if choice.id not in known)]
+
+
+def _with_curve(desk: Desk, request: TrainingRequest, choices: list[ClusterChoice]) -> list[ClusterChoice]:
+    """Also the larger clusters of the cheapest hardware: where more money buys time."""
+    run, model = request.jobs[0]
+    kinds: dict[str, Offer] = {}
+    for choice in sorted(choices, key=_by_cost):
+        kinds.setdefault(choice.offer.instance_type.accelerator, choice.offer)
+    offers = list(kinds.values())[:_CURVE_HARDWARE]
+    known = {choice.id for choice in choices}
+    more = desk.choices(run, model, offers, even_if_late=True)
+    return [*choices, *(choice for choice in more if choice.id not in known)]
 
 
 def _quickest_offers(offers: Sequence[Offer]) -> list[Offer]:

@@ -124,9 +124,9 @@ _OPTIMIZER_WORDS: Final = MappingProxyType(
 class MemoryConstants:
     """Fit of the same peaks. `qlora_activations`: bitsandbytes keeps wider inputs of its 4-bit products."""
 
-    context_gib: float = 1.0
-    communicator_gib: float = 0.8
-    fragmentation_share: float = 0.08
+    context_gib: float = 0.7
+    communicator_gib: float = 0.5
+    fragmentation_share: float = 0.1
     workspace_gib: float = 0.4
     qlora_activations: float = 1.45
     tight_share: float = 0.92

@@ -105,20 +105,34 @@ def _simplicity(one: TrainingEstimate) -> tuple[int, int, float, str]:
 
 
 def closest_layout(run: TrainingRun, model: Architecture, cluster: Cluster) -> TrainingEstimate | None:
-    """The layout that needs the least memory, whether it fits or not; None where no degrees are allowed."""
+    """The layout that comes closest to fitting, whether it does or not; None where no degrees are allowed.
+
+    How far off a layout is = the larger of its needs over what there is, of accelerator and of host memory.
+    """
     setups = [with_micro_batch(run, base, run.micro_batch or 1) for base in _bases(run, model, cluster)]
     if not setups:
         return None
-    thriftiest = min(setups, key=lambda setup: training_memory(setup).needed_gib)
-    return estimate(run, thriftiest)
+
+    def excess(setup: TrainingSetup) -> tuple[float, float]:
+        memory = training_memory(setup)
+        host = memory.host_gib / memory.host_usable_gib if memory.host_usable_gib else 0.0
+        return max(memory.needed_gib / memory.usable_gib, host), memory.needed_gib
+
+    return estimate(run, min(setups, key=excess))
 
 
 def fitting_setups(run: TrainingRun, model: Architecture, cluster: Cluster) -> Iterator[TrainingSetup]:
-    """For each layout, the largest micro-batch that fits without recomputation, and the largest that fits with it."""
+    """For each layout, the largest micro-batch that fits without recomputation, else the largest that fits with it."""
+    done: tuple[TrainingLayout, int] | None = None
     for base in _bases(run, model, cluster):
+        if (base.layout, base.zero_stage) == done:
+            continue
         fitting = _largest_fitting(run, base)
-        if fitting is not None:
-            yield fitting
+        if fitting is None:
+            continue
+        yield fitting
+        if training_memory(fitting).verdict == "fits":
+            done = (base.layout, base.zero_stage)
 
 
 def with_micro_batch(run: TrainingRun, setup: TrainingSetup, micro_batch: int) -> TrainingSetup:
