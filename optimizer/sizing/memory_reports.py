@@ -1,5 +1,6 @@
 """Turns one published report of "it fits" or "out of memory" into a prediction: verdict, weights, tokens of cache."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from optimizer.sizing.memory import estimate_memory
 from optimizer.sizing.runs import SkippedRun
 from optimizer.workload.architecture import Architecture, resolve_model
 from providers.accelerators import Accelerator, resolve
-from providers.errors import UsageError
+from providers.errors import InvalidValue, UsageError
 from providers.units import GIB
 
 _ISSUE = re.compile(r"github\.com/([\w-]+/[\w.-]+)/(?:issues|pull)/(\d+)")
@@ -49,7 +50,7 @@ def read_report(row: Mapping[str, str]) -> MemoryReport:
     """The report and its prediction. Raises SkippedRun for an unknown model, accelerator or dtype, or a bad number."""
     try:
         return _report(row)
-    except ValueError as error:
+    except (ValueError, OverflowError, InvalidValue) as error:
         raise SkippedRun("unreadable number") from error
 
 
@@ -66,9 +67,11 @@ def _report(row: Mapping[str, str]) -> MemoryReport:
     if not row.get("fits"):
         raise SkippedRun("no verdict")
     layout = Layout(tp=int(row.get("tp") or row.get("gpu_count") or 1), pp=int(row.get("pp") or 1))
-    asked = int(row["max_model_len"]) if row.get("max_model_len") else None
+    asked = int(float(row["max_model_len"])) if row.get("max_model_len") else None
     context = _context(model, asked, engine.family)
     share = float(row["gpu_memory_utilization"]) if row.get("gpu_memory_utilization") else None
+    if not 0 < (share or 1) <= 1 or not 0 <= context < math.inf:
+        raise ValueError("utilisation or length outside its domain")
     memory = estimate_memory(model, accelerator, layout, fmt, kv_bytes, engine, share, context or None)
     weights = memory.weights_gib
     if engine.embedding_on_host:
@@ -127,4 +130,4 @@ def _short(error: UsageError) -> str:
 
 def _positive(text: str | None) -> float | None:
     value = float(text) if text and text.strip() else 0.0
-    return value if value > 0 else None
+    return value if 0 < value < math.inf else None

@@ -105,7 +105,7 @@ def _run(row: Mapping[str, str]) -> MeasuredRun:
     engine = engine_in_table(row.get("engine", ""), row.get("engine_version", ""), _year(row.get("source_date", "")))
     fmt, kv_bytes = _formats(row, model, engine)
     layout = _layout(row, model)
-    count = max(layout.accelerators, int(float(row.get("gpu_count") or 1)))
+    count = max(layout.accelerators, (_degree(row, "gpu_count") or 1))
     link = "none" if layout.accelerators == 1 and count == 1 else _link(accelerator)
     concurrency, rate = _load(row.get("concurrency_or_rate", ""))
     input_tokens, output_tokens = _number(row, "input_tokens"), _number(row, "output_tokens")
@@ -304,8 +304,8 @@ def _layout(row: Mapping[str, str], model: Architecture) -> Layout:
 
     TensorRT-LLM 1.0 tables leave `dp` blank where experts spread over attention-DP ranks.
     """
-    count = int(float(row.get("gpu_count") or 1))
-    told = {key: int(float(row[key])) for key in ("tp", "pp", "dp") if row.get(key)}
+    count = _degree(row, "gpu_count") or 1
+    told = {key: degree for key in ("tp", "pp", "dp") if (degree := _degree(row, key)) is not None}
     pp = told.get("pp", 1)
     tp = told.get("tp") or (count // pp if tensor_parallel_problem(model, max(1, count // pp)) is None else 1)
     if model.is_moe and "dp" not in told and "attention_dp" in row.get("notes", ""):
@@ -313,6 +313,14 @@ def _layout(row: Mapping[str, str], model: Architecture) -> Layout:
     left = count // (tp * pp) if count % (tp * pp) == 0 else 1
     dp = told.get("dp") or max(1, left)
     return Layout(tp=tp, pp=pp, dp=dp, ep=dp if model.is_moe else 1)
+
+
+def _degree(row: Mapping[str, str], key: str) -> int | None:
+    """A whole number of accelerators; None for a blank cell. Raises ValueError for less than one."""
+    value = _number(row, key)
+    if value is not None and value < 1:
+        raise ValueError(f"{key} {value:g}")
+    return None if value is None else int(value)
 
 
 def _link(accelerator: Accelerator) -> str:
@@ -327,14 +335,22 @@ def _load(text: str) -> tuple[float | None, float | None]:
     if cell in ("", "inf"):
         return None, None
     number = float(cell.split()[0])
-    if not math.isfinite(number):
+    if math.isinf(number):
         return None, None
+    if not number > 0:
+        raise ValueError(f"concurrency_or_rate {text}")
     return (None, number) if "req/s" in cell else (number, None)
 
 
 def _number(row: Mapping[str, str], key: str) -> float | None:
+    """The cell as a number from 0 on; None for a blank one. Raises ValueError for anything else."""
     text = (row.get(key) or "").strip()
-    return float(text) if text else None
+    if not text:
+        return None
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{key} {text}")
+    return value
 
 
 def _seconds(row: Mapping[str, str], key: str) -> float | None:
