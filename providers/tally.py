@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from functools import lru_cache
+from typing import Final, TypedDict, Unpack
 
 from providers.base import Answer, Coverage
 from providers.errors import InvalidAnswer, UnknownName
@@ -18,6 +19,17 @@ _MOST_USD_PER_HOUR: Final = Decimal(1_000_000)
 """Beyond any machine: such a number is a fault of the reply, not a price to look at."""
 
 _NOT_A_NUMBER: Final = Decimal("NaN")
+
+
+class About(TypedDict, total=False):
+    """What else a provider says of a machine, as `providers.instance_types.describe` takes it."""
+
+    accelerator_memory_gib: float | None
+    vcpus: float | None
+    memory_gib: float | None
+    network_gbit_per_s: float | None
+    hosts: int
+    traits: frozenset[Trait]
 
 
 def usd(value: object) -> Decimal | None:
@@ -76,39 +88,16 @@ class Tally:
         self._notes[text] = None
 
     def instance_type(
-        self,
-        name: str,
-        accelerator_label: str,
-        accelerator_count: float,
-        *,
-        accelerator_memory_gib: float | None = None,
-        vcpus: float | None = None,
-        memory_gib: float | None = None,
-        network_gbit_per_s: float | None = None,
-        hosts: int = 1,
-        traits: frozenset[Trait] = frozenset(),
+        self, name: str, accelerator_label: str, accelerator_count: float, **about: Unpack[About]
     ) -> InstanceType | None:
         """The accelerator machine of that name, counted as seen; None, and a rejection, when it cannot be described.
         Raises ValueError when the name is none."""
         require_texts(name, accelerator_label or "-")
         self.see(name)
-        try:
-            return describe(
-                self.provider,
-                name,
-                accelerator_label,
-                accelerator_count,
-                accelerator_memory_gib=accelerator_memory_gib,
-                vcpus=vcpus,
-                memory_gib=memory_gib,
-                network_gbit_per_s=network_gbit_per_s,
-                hosts=hosts,
-                traits=traits,
-            )
-        except UnknownName:
-            self.reject(f"accelerator without facts: {accelerator_label or 'not named'}")
-        except ValueError:
-            self.reject("impossible accelerator count or memory")
+        described = _described(self.provider, name, accelerator_label, accelerator_count, **about)
+        if isinstance(described, InstanceType):
+            return described
+        self.reject(described)
         return None
 
     def offer(
@@ -191,6 +180,19 @@ class Tally:
             notes=tuple(self._notes),
             sources=tuple(sources),
         )
+
+
+@lru_cache(maxsize=4096)
+def _described(
+    provider: str, name: str, accelerator_label: str, accelerator_count: float, **about: Unpack[About]
+) -> InstanceType | str:
+    """The machine, or why it cannot be described; kept, because a price list names it in every region."""
+    try:
+        return describe(provider, name, accelerator_label, accelerator_count, **about)
+    except UnknownName:
+        return f"accelerator without facts: {accelerator_label or 'not named'}"
+    except ValueError:
+        return "impossible accelerator count or memory"
 
 
 def _why_not(price: Decimal | None) -> str:
