@@ -1,7 +1,7 @@
 """Turns a model and one kind of instance into candidates (layout x dtype within memory and SLO) and rejections."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optimizer.sizing.calibration import device_class
 from optimizer.sizing.dtypes import (
@@ -120,18 +120,22 @@ def size_candidates(
         if unsupported_reason(hardware.accelerator, fmt):
             rejections.append(Rejection(reason="the accelerator does not support the dtype", precision=fmt.name))
             continue
+        asked = request
+        if fmt.kernel == "gguf" and request.engine.family != "llama.cpp":
+            # A GGUF file is llama.cpp's: no other engine serves it at speed.
+            asked = replace(request, engine=engine_profile("llama.cpp"))
         for layout in layouts(model, hardware):
             memory = estimate_memory(
                 model,
                 hardware.accelerator,
                 layout,
                 fmt,
-                request.kv_bytes,
-                request.engine,
+                asked.kv_bytes,
+                asked.engine,
                 gpu_memory_utilization,
-                request.context_tokens,
+                asked.context_tokens,
             )
-            outcome = _candidate(model, hardware, layout, fmt, memory, request)
+            outcome = _candidate(model, hardware, layout, fmt, memory, asked)
             if isinstance(outcome, SizedCandidate):
                 candidates.append(outcome)
             else:
@@ -178,8 +182,12 @@ def _candidate(
         ttft_ms=performance.ttft_ms,
         tpot_ms=performance.tpot_ms,
         memory=memory,
-        notes=precision_notes(hardware.accelerator, fmt),
+        notes=(*precision_notes(hardware.accelerator, fmt), *_engine_notes(fmt)),
     )
+
+
+def _engine_notes(fmt: WeightFormat) -> tuple[str, ...]:
+    return ("served by llama.cpp, whose format it is",) if fmt.kernel == "gguf" else ()
 
 
 def _careful(request: _Request, hardware: Hardware) -> SLO:
