@@ -71,16 +71,43 @@ def solve_by_period(
         result[column] = float(round(values[column])) if linear.integer[column] else values[column]
     settings = replace(options, max_nodes=NODES)
     for t in periods:
+        for column in blocks.columns[t]:
+            result[column] = 0.0
         columns = [column for column in blocks.columns[t] if column in chosen]
-        part = _program_of(linear, columns, [linear.rows[index] for index in blocks.rows[t]], result)
+        part = program_of(linear, columns, [linear.rows[index] for index in blocks.rows[t]], result)
         answer = Session(part, settings).solve(gap=SHARE_OF_GAP * options.gap)
         if answer.values is None:
             return None
-        for column in blocks.columns[t]:
-            result[column] = 0.0
         for column, value in zip(columns, answer.values, strict=True):
             result[column] = value
     return result
+
+
+def refit_kept(model: Model, options: SolverOptions, values: Sequence[float]) -> list[float] | None:
+    """`values` with what is kept and what is bought by the period chosen anew for the same units in every period."""
+    linear = model.linear
+    columns = [*model.kept.values(), *model.bought.values()]
+    mine = set(columns)
+    rows = [row for row in linear.rows if any(column in mine for column, _ in row.terms)]
+    fixed = [float(round(value)) if whole else value for value, whole in zip(values, linear.integer, strict=True)]
+    answer = Session(program_of(linear, columns, rows, fixed), options).solve()
+    if answer.values is None:
+        return None
+    for column, value in zip(columns, answer.values, strict=True):
+        fixed[column] = value
+    return fixed
+
+
+def with_starts(model: Model, values: Sequence[float]) -> list[float]:
+    """Whole values, and the starts that they mean from each period to the next."""
+    complete = [
+        float(round(value)) if whole else value for value, whole in zip(values, model.linear.integer, strict=True)
+    ]
+    last = model.periods[-1]
+    for (offer, t), column in model.starts.items():
+        before = complete[model.bought[offer, t - 1 if t else last]]
+        complete[column] = max(0.0, complete[model.bought[offer, t]] - before)
+    return complete
 
 
 def _columns_worth_having(model: Model, relaxed: Answer) -> set[int]:
@@ -106,10 +133,10 @@ def _reduced_costs(linear: LinearProgram, duals: Sequence[float]) -> list[float]
     return reduced
 
 
-def _program_of(
+def program_of(
     linear: LinearProgram, columns: Sequence[int], rows: Sequence[Row], fixed: Mapping[int, float] | Sequence[float]
 ) -> LinearProgram:
-    """The program in some columns alone: shared columns become constants, dropped ones 0."""
+    """The program in some columns alone, the others fixed."""
     place = {column: index for index, column in enumerate(columns)}
     part = LinearProgram(
         cost=[linear.cost[column] for column in columns],
@@ -119,7 +146,7 @@ def _program_of(
         block=[None] * len(columns),
     )
     for row in rows:
-        constant = sum(value * fixed[column] for column, value in row.terms if linear.block[column] is None)
+        constant = sum(value * fixed[column] for column, value in row.terms if column not in place)
         terms = [(place[column], value) for column, value in row.terms if column in place]
         if row.lower == row.upper:
             part.equal(terms, row.lower - constant)

@@ -1,6 +1,6 @@
 """Collects the columns and rows of a mixed-integer linear program as plain numbers, free of any solver."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -57,6 +57,18 @@ class LinearProgram:
 
     def equal(self, terms: Iterable[Term], value: float) -> None:
         self._add(terms, value, value)
+
+    def holds(self, values: Sequence[float], tolerance: float = 1e-6) -> bool:
+        """Whether values are a feasible point, rows and bounds to a tolerance relative to their size."""
+        for value, lower, upper in zip(values, self.lower, self.upper, strict=True):
+            if not lower - tolerance <= value <= upper + tolerance:
+                return False
+        for row in self.rows:
+            parts = [coefficient * values[column] for column, coefficient in row.terms]
+            slack = tolerance * max(1.0, *map(abs, parts))
+            if not row.lower - slack <= sum(parts) <= row.upper + slack:
+                return False
+        return not self.contradictory
 
     def _add(self, terms: Iterable[Term], lower: float, upper: float) -> None:
         if merged := _merged(terms):

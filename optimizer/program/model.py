@@ -60,6 +60,7 @@ class Model:
     """The linear program and what its columns mean.
 
     scenarios_of  indices of a workload's scenarios;  cuts  rows of the cuts of a scenario, by its index
+    supply_rows   the row of each pool and period that sums its offers;
     packing_rows  the rows that couple replicas with units;  running  (candidate, pool) by (period, workload)
     """
 
@@ -73,9 +74,11 @@ class Model:
     units: dict[tuple[int, int], int] = field(default_factory=dict)
     replicas: dict[Key, int] = field(default_factory=dict)
     patterns: dict[tuple[int, int, tuple[int, ...]], int] = field(default_factory=dict)
+    starts: dict[tuple[str, int], int] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
     scenarios: list[Scenario] = field(default_factory=list)
     scale: int | None = None
+    supply_rows: dict[tuple[int, int], int] = field(default_factory=dict)
     packing_rows: range = range(0)
     cuts: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     scenarios_of: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -144,6 +147,7 @@ def define_units(model: Model) -> None:
         for t in model.periods:
             column = model.units[index, t] = model.linear.column(upper=most, integer=True, block=t)
             supply = [(model.amount(offer, t), 1.0) for offer in pool.offers]
+            model.supply_rows[index, t] = len(model.linear.rows)
             model.linear.equal([*supply, (column, -1.0)], 0.0)
 
 
@@ -408,6 +412,7 @@ def define_starts(model: Model) -> None:
                 before = model.bought[offer.id, t - 1 if t else model.periods[-1]]
                 model.linear.at_least([(start, 1.0), (model.bought[offer.id, t], -1.0), (before, 1.0)], 0.0)
                 started.append(start)
+                model.starts[offer.id, t] = start
             for t in model.periods:
                 still_up = [(started[earlier], 1.0) for earlier in _still_up(problem, t)]
                 if len(still_up) > 1:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from optimizer.program.cuts import rounded
 from optimizer.program.model import Model
 from optimizer.program.packing import pack, pack_by_patterns
 from optimizer.program.problem import Placement, Problem, ProgramOffer, Solution, SolverOptions, Status
@@ -79,11 +80,6 @@ class _Spread:
         for name, merged in self._stands_for:
             for rest, value in by_period[merged]:
                 yield name, rest, value
-
-
-def rounded(model: Model, values: Sequence[float]) -> list[float]:
-    """The values with what must be whole made whole."""
-    return [float(round(value)) if whole else value for value, whole in zip(values, model.linear.integer, strict=True)]
 
 
 def _gap(objective: float, bound: float) -> float:

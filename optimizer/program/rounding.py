@@ -11,15 +11,25 @@ right side is found by the exact search of `covering`, over one non-negative com
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from optimizer.program.covering import Kind, cheapest_cover
+from optimizer.program.cuts import add_violated_cuts, rounded
+from optimizer.program.decompose import Blocks, program_of
 from optimizer.program.linear import Term
 from optimizer.program.model import Model
 from optimizer.program.packing import counting_is_exact
-from optimizer.program.solver import Answer
+from optimizer.program.problem import SolverOptions
+from optimizer.program.solver import Answer, Session
 
 LEAST_GAIN = 1e-4
 """Relative violation below which a cut is not worth its row."""
+
+MOST_COLUMNS = 500
+"""Columns of a period up to which its own integer program is solved for a bound."""
+
+PERIOD_NODES = 500
+"""Nodes after which the bound reached so far is taken."""
 
 SAFETY = 1e-7
 """Relative amount that a right-hand side is lowered by, so that rounding of floats never cuts a plan off."""
@@ -51,6 +61,62 @@ def add_rounding_cuts(model: Model, relaxed: Answer) -> bool:
     return bool(found)
 
 
+def add_period_cuts(model: Model, relaxed: Answer, options: SolverOptions) -> bool:
+    """Add, for each period that the relaxation serves too cheaply, the cut
+
+        sum_p pi_pt N_pt  >=  min { sum_p pi_pt N_pt : replicas of all workloads in whole units }
+
+    with pi the relaxation's price of a unit: the bound of a Lagrangian decomposition by period. The right side is the
+    bound of a small integer program of the period alone; periods with many columns are left out. Where its answer
+    cannot be routed, the cuts of routing that it breaks are added too.
+    """
+    if model.scale is not None or relaxed.values is None or len(model.periods) == 1:
+        return False
+    blocks = Blocks.of(model.linear)
+    amounts = {*model.kept.values(), *model.bought.values()}
+    prices = _unit_prices(model, relaxed.values, relaxed.duals)
+    found: list[tuple[list[Term], float]] = []
+    whole = [0.0] * len(model.linear.cost)
+    for t in model.periods:
+        columns = [column for column in blocks.columns[t] if column not in amounts]
+        if len(columns) > MOST_COLUMNS:
+            continue
+        rows = [model.linear.rows[index] for index in blocks.rows[t]]
+        rows = [row for row in rows if not any(column in amounts for column, _ in row.terms)]
+        priced = {column: prices[pool, t] for (pool, period), column in model.units.items() if period == t}
+        part = program_of(model.linear, columns, rows, whole)
+        part.cost = [priced.get(column, 0.0) for column in columns]
+        answer = Session(part, replace(options, max_nodes=PERIOD_NODES)).solve(gap=LEAST_GAIN)
+        for column, value in zip(columns, answer.values or (), strict=False):
+            whole[column] = value
+        least = answer.bound * (1 - SAFETY)
+        paid = sum(relaxed.values[column] * price for column, price in priced.items())
+        if least > paid * (1 + LEAST_GAIN):
+            found.append(([(column, price) for column, price in priced.items() if price > 0], least))
+    for terms, least in found:
+        model.linear.at_least(terms, least)
+    return add_violated_cuts(model, rounded(model, whole), options) or bool(found)
+
+
+def _unit_prices(model: Model, values: Sequence[float], duals: Sequence[float]) -> Mapping[tuple[int, int], float]:
+    """What the relaxation charges for a unit of a pool in a period; for pools not in use, the most that it may."""
+    unused = _unused_pools(model, values)
+    prices = {key: max(0.0, duals[row]) for key, row in model.supply_rows.items()}
+    for (pool, t), price in prices.items():
+        if pool in unused:
+            prices[pool, t] = max(price, unused[pool] * model.hours_share(t))
+    return prices
+
+
+def _unused_pools(model: Model, values: Sequence[float]) -> Mapping[int, float]:
+    """The lowest price of each pool that the relaxation uses in no period."""
+    return {
+        index: min(model.problem.effective_usd_per_hour(offer) for offer in pool.offers)
+        for index, pool in enumerate(model.pools)
+        if all(values[model.units[index, t]] <= 1e-9 for t in model.periods)
+    }
+
+
 def _combined_cut(model: Model, scenario: int, duals: Sequence[float]) -> tuple[dict[int, float], float]:
     """The scenario's capacity cuts added up with their duals as weights; the last of them if all duals are 0."""
     rows = model.cuts[scenario]
@@ -78,19 +144,12 @@ def _replica_prices(model: Model, values: Sequence[float], duals: Sequence[float
         if duals[row]:
             for column, coefficient in model.linear.rows[row].terms:
                 prices[column] -= duals[row] * coefficient
-    unused = {
-        pool
-        for pool in range(len(model.pools))
-        if all(values[model.units[pool, t]] <= 1e-9 for t in model.periods) and _counts(model, pool)
-    }
+    unused = {pool: price for pool, price in _unused_pools(model, values).items() if _counts(model, pool)}
     sizes = {candidate.id: candidate.accelerators_per_replica for candidate in model.problem.candidates}
-    cheapest = {
-        pool: min(model.problem.effective_usd_per_hour(offer) for offer in model.pools[pool].offers) for pool in unused
-    }
     for (candidate, pool, t), column in model.replicas.items():
         if pool in unused:
             part = sizes[candidate] / model.pools[pool].accelerators_per_unit
-            prices[column] = max(prices[column], cheapest[pool] * part * model.hours_share(t))
+            prices[column] = max(prices[column], unused[pool] * part * model.hours_share(t))
     return prices
 
 

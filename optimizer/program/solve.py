@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-import numpy as np
-
 from optimizer.program.check import check
-from optimizer.program.decompose import decomposable, solve_by_period
-from optimizer.program.model import Model, Scenario, add_cut, build
+from optimizer.program.cuts import add_violated_cuts, rounded
+from optimizer.program.decompose import decomposable, refit_kept, solve_by_period, with_starts
+from optimizer.program.model import Model, build
 from optimizer.program.problem import Problem, Quota, Shortfall, Solution, SolverOptions
-from optimizer.program.readout import read_out, rounded
+from optimizer.program.readout import PROVEN_GAP, read_out
 from optimizer.program.reduce import reduce, unreduced
-from optimizer.program.rounding import add_rounding_cuts
+from optimizer.program.rounding import add_period_cuts, add_rounding_cuts
 from optimizer.program.route import TOLERANCE as UTILISATION_TOLERANCE
-from optimizer.program.route import Routing, Vector, route
 from optimizer.program.solver import Answer, Session
 from providers.errors import InvalidValue, SolverError
 from providers.units import HOURS_PER_MONTH
@@ -28,8 +26,16 @@ from providers.units import HOURS_PER_MONTH
 UNLIMITED = 10**9
 """A quota that limits nothing."""
 
+SMALL = 150
+"""Columns up to which the integer program is solved before its relaxation would be."""
+
 LARGE = 4000
-"""Replica columns from which on a program of several periods is solved period by period, within the gap asked for."""
+"""Replica columns from which on what the periods' programs give is taken, unless a limit on nodes or time is given:
+the whole integer program would run for hours to close the rest of the gap, which is stated.
+"""
+
+IMPROVEMENT = 1e-5
+"""Relative saving for which the periods are fitted to what is kept once more."""
 
 MAX_ROUNDS = 200
 """Rounds of cuts after which something is wrong; a handful is usual."""
@@ -138,40 +144,70 @@ def _solve_checked(problem: Problem, options: SolverOptions) -> Solution:
 
 
 def _solve_with_cuts(model: Model, options: SolverOptions) -> Answer:
-    """The relaxation with all cuts, which is cheap; for a large program then period by period; then the integers."""
-    bound = -inf
-    if _worth_relaxing(model):
-        relaxed = _relax(model, options)
-        if relaxed.values is None:
-            return relaxed
-        bound = relaxed.objective
-        if len(model.replicas) > LARGE and options.gap > 0 and decomposable(model):
-            found = _by_period(model, relaxed, options)
-            if found is not None:
-                return found
-    return _solve_integers(model, options, bound)
+    """Small programs at once as integers; others first relaxed, with all cuts, and by period: that may be enough."""
+    small = len(model.linear.cost) <= SMALL
+    if small and not _needs_routing(model):
+        return _solve_integers(model, options)
+    relaxed = _relax(model, options, rounding=not small)
+    if relaxed.values is None:
+        return relaxed
+    if small or not decomposable(model):
+        return _solve_integers(model, options, relaxed.objective)
+    found = _by_period(model, relaxed, options)
+    if found is None:
+        return _solve_integers(model, options, relaxed.objective)
+    unlimited = options.max_nodes is None and options.time_limit_s is None
+    if _gap_of(found) <= max(options.gap, PROVEN_GAP) or (unlimited and len(model.replicas) > LARGE):
+        return found
+    return _solve_integers(model, options, relaxed.objective, found.values)
 
 
-def _worth_relaxing(model: Model) -> bool:
-    """A single workload in a single period without routing needs no cut but the one it has."""
-    return len(model.scenarios) > 1 or any(service.pace() is None for service in model.services if service.candidates)
+def _gap_of(answer: Answer) -> float:
+    return (answer.objective - answer.bound) / answer.objective if answer.objective > 0 else 0.0
 
 
-def _relax(model: Model, options: SolverOptions) -> Answer:
+def _needs_routing(model: Model) -> bool:
+    """Whether some workload's one cut does not say all."""
+    return any(service.pace() is None for service in model.services if service.candidates)
+
+
+def _relax(model: Model, options: SolverOptions, *, rounding: bool) -> Answer:
     """Solve the relaxation, adding the cuts of routing until it can be routed, and those of whole replicas."""
     session = Session(model.linear, options, relaxed=True)
     for _ in range(MAX_ROUNDS):
         answer = session.solve()
         if answer.values is None:
             break
-        if not _add_violated_cuts(model, answer.values, options) and not add_rounding_cuts(model, answer):
+        if add_violated_cuts(model, answer.values, options):
+            continue
+        if not rounding or not (add_rounding_cuts(model, answer) or add_period_cuts(model, answer, options)):
             break
     return answer
 
 
 def _by_period(model: Model, relaxed: Answer, options: SolverOptions) -> Answer | None:
-    """A plan put together from the periods' own programs, with the relaxation's bound; None if that finds none."""
+    """A plan put together from the periods' own programs, with the relaxation's bound; None if that finds none.
+
+    What is kept starts at the relaxation's rounded value and is then fitted to the periods as long as that saves.
+    """
+    best: Answer | None = None
     values: Sequence[float] = relaxed.values or ()
+    while True:
+        found = _routable_periods(model, relaxed, options, values)
+        price = inf if found is None else _price(model, found)
+        if found is None or (best is not None and price >= best.objective * (1 - IMPROVEMENT)):
+            return best
+        best = replace(relaxed, status="stopped", values=found, objective=price, nodes=0)
+        refitted = refit_kept(model, options, found)
+        if refitted is None:
+            return best
+        values = refitted
+
+
+def _routable_periods(
+    model: Model, relaxed: Answer, options: SolverOptions, values: Sequence[float]
+) -> Sequence[float] | None:
+    """Solve every period, and again those whose answer needed another cut of routing."""
     open_periods: Sequence[int] = model.periods
     for _ in range(MAX_ROUNDS):
         found = solve_by_period(model, relaxed, options, open_periods, values)
@@ -179,45 +215,29 @@ def _by_period(model: Model, relaxed: Answer, options: SolverOptions) -> Answer 
             return None
         values = found
         before = len(model.linear.rows)
-        violated = _add_violated_cuts(model, rounded(model, values), options)
-        if not violated:
-            return replace(relaxed, status="stopped", values=values, bound=relaxed.objective, nodes=0)
+        if not add_violated_cuts(model, rounded(model, values), options):
+            complete = with_starts(model, values)
+            return complete if model.linear.holds(complete) else None
         touched = {model.linear.block[row.terms[0][0]] for row in model.linear.rows[before:]}
         open_periods = [t for t in model.periods if t in touched]
     return None
 
 
-def _solve_integers(model: Model, options: SolverOptions, bound: float) -> Answer:
+def _price(model: Model, values: Sequence[float]) -> float:
+    return sum(cost * value for cost, value in zip(model.linear.cost, values, strict=True))
+
+
+def _solve_integers(
+    model: Model, options: SolverOptions, bound: float = -inf, start: Sequence[float] | None = None
+) -> Answer:
     """Alternate between solving the integer program and adding the cuts of routing that its answer breaks."""
     session = Session(model.linear, options)
     nodes = 0
     for _ in range(MAX_ROUNDS):
-        answer = session.solve(gap=options.gap)
+        answer = session.solve(gap=options.gap, start=start)
         nodes += answer.nodes
         bound = max(bound, answer.bound)
         answer = replace(answer, nodes=nodes, bound=bound)
-        if answer.values is None or not _add_violated_cuts(model, rounded(model, answer.values), options):
+        if answer.values is None or not add_violated_cuts(model, rounded(model, answer.values), options):
             return answer
     raise SolverError(f"{answer.solver}: routing not settled after {MAX_ROUNDS} rounds of cuts")
-
-
-def _add_violated_cuts(model: Model, values: Sequence[float], options: SolverOptions) -> bool:
-    """Add a cut for every scenario whose demand does not fit; False if all fit."""
-    limit = model.problem.utilisation * (1 + UTILISATION_TOLERANCE)
-    found: dict[tuple[int, bytes], Vector] = {}
-    for scenario in model.scenarios:
-        if model.services[scenario.workload].pace() is not None:
-            continue  # its one cut says all
-        routing = _route_scenario(model, scenario, values, options)
-        if routing.theta > limit:
-            found[scenario.workload, np.round(routing.weights, 9).tobytes()] = routing.weights
-    for (workload, _), weights in found.items():
-        add_cut(model, workload, weights)
-    return bool(found)
-
-
-def _route_scenario(model: Model, scenario: Scenario, values: Sequence[float], options: SolverOptions) -> Routing:
-    left = np.array([max(0.0, sum(values[i] * f for i, f in terms)) for terms in scenario.remaining])
-    scale = 1.0 if model.scale is None else values[model.scale]
-    demand = model.demand[scenario.workload][scenario.period] * (scenario.fraction * scale)
-    return route(model.services[scenario.workload], demand, left, options)
