@@ -14,7 +14,7 @@ from tests.conftest import Command, Outcome
 
 GIB, GB = 2**30, 10**9
 CASES = yaml.safe_load((Path(__file__).parent / "cases.yaml").read_text(encoding="utf-8"))
-KINDS = {"fits", "how_many_gpus", "which_instance"}
+KINDS = {"fits", "how_many_gpus", "which_instance", "oom_report", "quantization", "wrong_recommendation"}
 
 
 def checks() -> Iterator[Any]:
@@ -130,6 +130,7 @@ EXPECTATIONS: dict[str, Callable[[dict[str, Any], Outcome, Any], None]] = {
     "weights_gib": _value("memory", "weights_gib"),
     "weights_gb": _value("memory", "weights_gib", unit=GIB / GB),
     "kv_bytes_per_token": _value("memory", "kv_bytes_per_token"),
+    "kv_cache_gib": _value("memory", "kv_cache_gib"),
     "max_context_tokens": _value("memory", "max_context_tokens"),
     "max_concurrency": _value("memory", "max_concurrency"),
     "tensor_parallel_includes": _includes,
