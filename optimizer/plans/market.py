@@ -58,10 +58,11 @@ class Choice:
     problem: Problem
     solution: Solution
     fleet: Fleet | None
+    runs: Mapping[str, "Runs"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Runs:
+class Runs:
     """What a candidate of the program stands for."""
 
     sizer: Sizer
@@ -120,10 +121,7 @@ class Market:
         solution = self._solve(problem)
         self.build_s += built - started - (self._sizing_s() - sizing_before)
         self.solve_s += time.perf_counter() - built
-        idle = objective == "min_cost" and not any(
-            rate for workload in problem.workloads for row in workload.demand for rate in row
-        )
-        return Choice(problem, solution, self._fleet(problem, solution, candidates, idle=idle))
+        return Choice(problem, solution, self.fleet(problem, solution, candidates), candidates)
 
     def _solve(self, problem: Problem) -> Solution:
         """The solution; of a portfolio that its budget cannot carry, for the workloads that come first."""
@@ -208,19 +206,19 @@ class Market:
             maximum=maximum,
         )
 
-    def _candidates(self, offers: Sequence[ProgramOffer], precisions: tuple[str, ...]) -> dict[str, _Runs]:
+    def _candidates(self, offers: Sequence[ProgramOffer], precisions: tuple[str, ...]) -> dict[str, Runs]:
         kinds: dict[str, tuple[InstanceType, int]] = {
             o.hardware: (self._offers[o.id].instance_type, o.instances_per_unit) for o in offers
         }
         return {
-            f"{sizer.workload.name}|{hardware}|{kind.precision}|{kind.layout}": _Runs(sizer, hardware, kind)
+            f"{sizer.workload.name}|{hardware}|{kind.precision}|{kind.layout}": Runs(sizer, hardware, kind)
             for sizer in self.sizers
             for hardware, (instance_type, machines) in kinds.items()
             if machines == 1 or machines in sizer.bundle_sizes(instance_type, precisions)
             for kind in sizer.replica_kinds(instance_type, precisions, machines=machines)
         }
 
-    def _program_candidate(self, key: str, runs: _Runs) -> ProgramCandidate:
+    def _program_candidate(self, key: str, runs: Runs) -> ProgramCandidate:
         capacities = {
             shape_id(b): capacity * self._head_room(runs.sizer.workload)
             for b in range(len(runs.kind.by_shape))
@@ -259,15 +257,16 @@ class Market:
             priority=workload.priority,
         )
 
-    def _fleet(
-        self, problem: Problem, solution: Solution, candidates: Mapping[str, _Runs], *, idle: bool
-    ) -> Fleet | None:
+    def fleet(self, problem: Problem, solution: Solution, candidates: Mapping[str, Runs]) -> Fleet | None:
         """The chosen counts as a fleet; each group of replicas carries its part of its candidate's load.
 
-        Where no rate was asked for at all (`idle`), the load is what the replicas may serve of the mix.
+        Where no rate was asked for at all, the load is what the replicas may serve of the mix.
         """
         if solution.status == "infeasible":
             return None
+        idle = problem.objective == "min_cost" and not any(
+            rate for workload in problem.workloads for row in workload.demand for rate in row
+        )
         names = [period.id for period in problem.periods]
         hours = tuple(period.hours for period in problem.periods)
         keys = dict.fromkeys([*solution.kept, *(offer for offer, _ in solution.bought)])
@@ -295,7 +294,7 @@ class Market:
 
     def _group(
         self,
-        runs: _Runs,
+        runs: Runs,
         offer: Offer,
         placed: Mapping[int, Placement],
         solution: Solution,

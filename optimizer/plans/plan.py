@@ -13,7 +13,7 @@ from optimizer.workload.workload import InferenceWorkload
 from providers.offers import Offer
 from providers.units import HOURS_PER_MONTH, SECONDS_PER_HOUR
 
-AlternativeKind = Literal["provider", "accelerator", "purchase_option", "precision", "include"]
+AlternativeKind = Literal["provider", "accelerator", "purchase_option", "precision", "include", "without"]
 ChangeKind = Literal["keep", "add", "end"]
 
 
@@ -210,6 +210,29 @@ class BindingLimit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PurchaseReason:
+    """Why `count` instances of an offer are bought as they are, at `usd_per_hour` each in an hour of need.
+
+    kind              committed, term, always_on, by_the_hour, spot
+    used_share        share of hours in which the instance that is used least (kept) or most (by the hour) runs
+    break_even_share  kept: price / price of `against` by the hour, the use from which the term pays; by the hour: the
+                      use from which `against` would pay; spot: price per uninterrupted hour / price of `against`
+    """
+
+    kind: str
+    provider: str
+    instance_type: str
+    region: str | None
+    purchase_option: str
+    count: int
+    usd_per_hour: float
+    used_share: float
+    break_even_share: float | None
+    against: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What to do with instances, against those that run today; `usd_per_month` is what that adds (+) or saves (-)."""
 
@@ -249,7 +272,8 @@ class Plan:
     """The answer to a request.
 
     `fleet` is None when nothing fits; `cheapest` is the cheapest fleet that runs everything at all, given when the
-    request fixed a budget. `runner_up` is the best plan on one other accelerator than those chosen.
+    request fixed a budget. `runner_up` is the best plan on one other accelerator than those chosen, `runner_ups` are
+    the best plans without each accelerator that was chosen, where they were asked for.
     """
 
     status: Status
@@ -263,6 +287,8 @@ class Plan:
     prices: PriceDates
     alternatives: tuple[Alternative, ...] = ()
     binding_limits: tuple[BindingLimit, ...] = ()
+    reasons: tuple[PurchaseReason, ...] = ()
+    runner_ups: tuple[Alternative, ...] = ()
     changes: tuple[Change, ...] = ()
     rejections: Mapping[str, int] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()

@@ -1,15 +1,13 @@
 """Turns a request and the offers on the market into a plan with its alternatives, reasons and remedies."""
 
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 from optimizer.plans.changes import changes
-from optimizer.plans.comparison import Undecided, compare, is_simple
-from optimizer.plans.market import Choice, Holding, Market, Terms
+from optimizer.plans.desk import Desk, desk_of
+from optimizer.plans.market import Choice
 from optimizer.plans.plan import (
     Alternative,
     AlternativeKind,
@@ -19,75 +17,25 @@ from optimizer.plans.plan import (
     PlannedWorkload,
     PriceDates,
     Proof,
-    Suggestion,
 )
+from optimizer.plans.reasons import purchase_reasons
+from optimizer.plans.remedies import remedies
+from optimizer.plans.request import Pool, Request
 from optimizer.plans.sizer import Sizer
-from optimizer.program.diagnose import diagnose
-from optimizer.program.problem import Limits, Objective, Shortfall, SolverOptions
-from optimizer.program.reasons import marginal_values
-from optimizer.sizing.measured import MeasuredPoint
-from optimizer.workload.architecture import Architecture
-from optimizer.workload.workload import InferenceWorkload
+from optimizer.program.problem import Limits, Objective
+from optimizer.program.reasons import marginal_values, runner_ups
 from providers.errors import NoUsablePrices, UsageError
 from providers.offers import Offer, PurchaseOption
 from providers.units import HOURS_PER_MONTH
 
-_MAX_SUGGESTIONS = 3
-_COMPARISON_GAP = 0.01
+__all__ = ["LOSSY_PRECISIONS", "Pool", "Request", "plan", "rank_key"]
+
 LOSSY_PRECISIONS: Mapping[str, str] = {
     "int8": "8-bit integer weights lose some quality: evaluate before use",
     "int4": "4-bit weights lose quality: evaluate before use",
     "fp4": "4-bit floating point loses quality: evaluate before use",
 }
 """Formats that are only taken when asked for, and what to say of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """Offers that would be there under another flag, for the alternatives: `--purchase spot`, `--include arm64` …"""
-
-    kind: AlternativeKind
-    name: str
-    flag: str
-    offers: Sequence[Offer]
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What is asked: workloads with their models, money and limits, the offers that may be bought, and the others.
-
-    `offers_on_file` counts all that were looked at; `rejections` says why the others may not be bought. `pools` are
-    offers under other flags. `holdings` run today.
-    """
-
-    workloads: Sequence[tuple[InferenceWorkload, Architecture]]
-    budget_usd_per_month: Decimal | None
-    offers: Sequence[Offer]
-    offers_on_file: int
-    rejections: Mapping[str, int]
-    today: date
-    max_age_days: int = 30
-    limits: Limits = field(default_factory=Limits)
-    terms: Terms = field(default_factory=Terms)
-    solver_options: SolverOptions = field(default_factory=SolverOptions)
-    pools: Sequence[Pool] = ()
-    holdings: Sequence[Holding] = ()
-    engine: str = "vllm"
-    gpu_memory_utilization: float | None = None
-    prefix_cache_hit: float = 0.0
-    confidence: float | None = None
-    measured: Sequence[MeasuredPoint] = ()
-    every_alternative: bool = False
-    alternatives: bool = True
-    assumptions: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def objective(self) -> Objective:
-        """Throughput is sought where there is a budget and no workload has a rate."""
-        sought = all(workload.requests_per_s is None for workload, _ in self.workloads)
-        return "max_throughput" if sought and self.budget_usd_per_month is not None else "min_cost"
 
 
 def plan(request: Request) -> Plan:
@@ -98,7 +46,7 @@ def plan(request: Request) -> Plan:
     """
     _check(request)
     started = time.perf_counter()
-    desk = _desk(request)
+    desk = desk_of(request)
     sizers = desk.market.sizers
     main = desk.choose(request.offers)
     fleet = main.fleet
@@ -108,7 +56,7 @@ def plan(request: Request) -> Plan:
     cheapest = desk.cheapest(request.offers) if request.budget_usd_per_month is not None or fleet is None else None
     alternatives = tuple(_alternatives(desk)) if request.alternatives else ()
     compared = time.perf_counter()
-    shortfalls, suggestions = ((), ()) if fleet else _remedies(request, main, cheapest, alternatives)
+    shortfalls, suggestions = ((), ()) if fleet else remedies(desk, main, cheapest, alternatives)
     return Plan(
         status=main.solution.status,
         objective=request.objective,
@@ -126,6 +74,8 @@ def plan(request: Request) -> Plan:
         prices=_price_dates(request),
         alternatives=alternatives,
         binding_limits=_binding_limits(main, request) if fleet and limited else (),
+        reasons=purchase_reasons(main.problem, main.solution) if fleet else (),
+        runner_ups=tuple(_without_each(desk, main)) if fleet and request.reasons else (),
         changes=changes(fleet, request.holdings) if fleet and request.holdings else (),
         rejections=rejections,
         assumptions=request.assumptions,
@@ -160,77 +110,7 @@ def _check(request: Request) -> None:
         raise UsageError(f"workloads {others} have no rate while {', '.join(rated)} have one: give all or none")
 
 
-@dataclass(frozen=True, slots=True)
-class _Desk:
-    """Answers one request's question for any offers and dtypes, by the program or by the exact search."""
-
-    request: Request
-    market: Market
-
-    @property
-    def limits(self) -> Limits:
-        budget = self.request.budget_usd_per_month
-        return replace(self.request.limits, budget_usd_per_month=None if budget is None else float(budget))
-
-    @property
-    def rough(self) -> Market:
-        """The market for comparisons, which need no closer proof than a percent."""
-        options = self.market.solver_options
-        return replace(self.market, solver_options=replace(options, gap=max(options.gap, _COMPARISON_GAP)))
-
-    @property
-    def is_simple(self) -> bool:
-        return is_simple(self.market, self.limits)
-
-    def choose(self, offers: Iterable[Offer]) -> Choice:
-        """The answer, from the program."""
-        return self.market.choose(offers, self.request.objective, self.limits)
-
-    def compare(self, offers: Sequence[Offer], precisions: tuple[str, ...] = ()) -> tuple[Fleet | None, bool]:
-        """The answer with other offers or dtypes, and whether it is within the budget: the cheapest if nothing is."""
-        budget = self.request.budget_usd_per_month
-        fleet = self._best(offers, self.request.objective, self.limits, precisions)
-        if fleet is None and budget is not None:
-            fleet = self.cheapest(offers, precisions)
-        return fleet, fleet is None or budget is None or fleet.usd_per_month <= budget
-
-    def cheapest(self, offers: Sequence[Offer], precisions: tuple[str, ...] = ()) -> Fleet | None:
-        """The cheapest fleet for the rates, or that runs everything at all, whatever the budget."""
-        at_all = self.request.objective == "max_throughput"
-        return self._best(offers, "min_cost", self.request.limits, precisions, at_all=at_all)
-
-    def _best(
-        self,
-        offers: Sequence[Offer],
-        objective: Objective,
-        limits: Limits,
-        precisions: tuple[str, ...],
-        *,
-        at_all: bool = False,
-    ) -> Fleet | None:
-        try:
-            return compare(self.market, offers, objective, limits, precisions=precisions, at_all=at_all)
-        except Undecided:
-            return self.rough.choose(offers, objective, limits, precisions=precisions, at_all=at_all).fleet
-
-
-def _desk(request: Request) -> _Desk:
-    sizers = [
-        Sizer(
-            workload,
-            architecture,
-            request.engine,
-            request.gpu_memory_utilization,
-            request.prefix_cache_hit,
-            request.confidence,
-            request.measured,
-        )
-        for workload, architecture in request.workloads
-    ]
-    return _Desk(request, Market(sizers, request.terms, request.solver_options, request.holdings))
-
-
-def _alternatives(desk: _Desk) -> Iterable[Alternative]:
+def _alternatives(desk: Desk) -> Iterable[Alternative]:
     """The best plan of each provider and each accelerator alone, under each other flag, and in each lossy dtype.
 
     Where each takes a program of its own, accelerators and dtypes are only looked at when every alternative is wanted.
@@ -263,11 +143,19 @@ def _partitions(offers: Sequence[Offer]) -> Iterable[tuple[AlternativeKind, str,
         yield "accelerator", accelerator, f"--gpu '{accelerator}'", found
 
 
-def _alternative(desk: _Desk, pool: Pool, precisions: tuple[str, ...] = ()) -> Alternative:
+def _alternative(desk: Desk, pool: Pool, precisions: tuple[str, ...] = ()) -> Alternative:
     fleet, within_budget = desk.compare(pool.offers, precisions)
     return Alternative(
         kind=pool.kind, name=pool.name, flag=pool.flag, fleet=fleet, within_budget=within_budget, note=pool.note
     )
+
+
+def _without_each(desk: Desk, main: Choice) -> Iterable[Alternative]:
+    """The best plan without each accelerator that the plan uses, by the same program."""
+    for found in runner_ups(main.problem, main.solution, desk.rough.solver_options):
+        flag = f"without {found.without}"
+        fleet = desk.market.fleet(main.problem, found.solution, main.runs)
+        yield Alternative(kind="without", name=found.without, flag=flag, fleet=fleet)
 
 
 def _runner_up(alternatives: Iterable[Alternative], fleet: Fleet | None, objective: Objective) -> Alternative | None:
@@ -278,59 +166,6 @@ def _runner_up(alternatives: Iterable[Alternative], fleet: Fleet | None, objecti
     others = [a for a in alternatives if a.kind == "accelerator" and a.name not in chosen and a.within_budget]
     ranked = [(rank_key(a.fleet, objective), a) for a in others if a.fleet is not None]
     return min(ranked, key=lambda pair: (*pair[0], pair[1].name))[1] if ranked else None
-
-
-def _remedies(
-    request: Request, main: Choice, cheapest: Fleet | None, alternatives: Iterable[Alternative]
-) -> tuple[list[Shortfall], list[Suggestion]]:
-    """Which limit is too tight by how much, and up to three flags that would fit, cheapest first."""
-    budget = request.budget_usd_per_month
-    found = main.solution.shortfalls or diagnose(main.problem, request.solver_options)
-    shortfalls = [_in_words(shortfall) for shortfall in found]
-    if not shortfalls and cheapest is not None and budget is not None and cheapest.usd_per_month > budget:
-        shortfalls = [
-            Shortfall(limit="budget", needed=float(cheapest.usd_per_month), available=float(budget), unit="USD/month")
-        ]
-    ways = [
-        Suggestion(flag=a.flag, usd_per_month=a.fleet.usd_per_month, note=a.note)
-        for a in alternatives
-        if a.fleet is not None and a.within_budget and a.kind in ("purchase_option", "precision", "include")
-    ]
-    if cheapest is None:
-        ways += _slower(request)
-    ways.sort(key=lambda way: (way.usd_per_month, way.flag))
-    if cheapest is not None and budget is not None:
-        ways = ways[: _MAX_SUGGESTIONS - 1]
-        needed = math.ceil(cheapest.usd_per_month)
-        ways.append(Suggestion(flag=f"--budget {needed}", usd_per_month=cheapest.usd_per_month))
-    return shortfalls, ways[:_MAX_SUGGESTIONS]
-
-
-def _in_words(shortfall: Shortfall) -> Shortfall:
-    """The shortfall with the program's ids replaced by what a user knows."""
-    if shortfall.limit.startswith("no candidate serves "):
-        return replace(shortfall, limit="hardware that serves the requests within memory and SLO")
-    return shortfall
-
-
-def _slower(request: Request) -> Iterable[Suggestion]:
-    """For one workload that nothing on offer serves: the latency of what would, with one bound lifted at a time."""
-    if len(request.workloads) > 1:
-        return
-    workload, architecture = request.workloads[0]
-    for flag, slo in (
-        ("--ttft-ms", replace(workload.slo, ttft_ms=math.inf)),
-        ("--tpot-ms", replace(workload.slo, tpot_ms=math.inf)),
-    ):
-        lifted = replace(request, workloads=((replace(workload, slo=slo), architecture),))
-        fleet, within_budget = _desk(lifted).compare(lifted.offers)
-        if fleet is None or not within_budget:
-            continue
-        sized = [s for group in fleet.replicas for s in group.kind.by_shape if s is not None]
-        latencies = [s.ttft_ms.value if flag == "--ttft-ms" else s.tpot_ms.value for s in sized]
-        if latencies:
-            note = "the latency that the cheapest hardware then has"
-            yield Suggestion(flag=f"{flag} {math.ceil(max(latencies))}", usd_per_month=fleet.usd_per_month, note=note)
 
 
 def _binding_limits(choice: Choice, request: Request) -> tuple[BindingLimit, ...]:
