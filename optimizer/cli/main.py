@@ -18,10 +18,21 @@ def main() -> None:
     """Entry point of the `costopt` script."""
     # Offers and modules live to the end: looking for garbage among them takes a tenth of a plan's time.
     gc.set_threshold(_OBJECTS_BEFORE_GARBAGE_IS_SOUGHT)
+    _open_closed_streams()
     code = run(sys.argv[1:])
     # The interpreter looks once more for garbage at its end, for another tenth: there is nothing to be found.
     gc.freeze()
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """A stream that the caller closed (`>&-`) is None: what is written to it goes nowhere."""
+    import os
+    from pathlib import Path
+
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - open to the end
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -43,9 +43,14 @@ def _print(result: str | bytes) -> None:
         raise UsageError("the result is not text: name a file with --output")
     sys.stdout.flush()
     rest = memoryview(result if isinstance(result, bytes) else result.encode(sys.stdout.encoding, "replace"))
-    while rest:
-        rest = rest[sys.stdout.buffer.write(rest) :]
-    sys.stdout.flush()
+    try:
+        while rest:
+            rest = rest[sys.stdout.buffer.write(rest) :]
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"cannot write to standard output: {error.strerror or error}; choose an --output") from None
 
 
 def say(lines: Iterable[str], *, quiet: bool) -> None:

@@ -199,3 +199,27 @@ def test_a_usual_terminal_cuts_no_word(clean_environment: Path) -> None:
     assert any(name in text for name in names)
     assert "instance type:" in text
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_a_closed_standard_output_is_no_failure(clean_environment: Path) -> None:
+    process = start(SIZE, stdout=None, preexec_fn=lambda: os.close(1))
+    _, errors = process.communicate()
+    assert (process.returncode, errors) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is full")
+def test_a_full_disk_behind_standard_output_is_said(clean_environment: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        process = start(SIZE, stdout=full)
+        _, errors = process.communicate()
+    assert process.returncode == 2
+    assert errors.decode().startswith("costopt: cannot write to standard output: No space left on device")
+    assert len(errors.splitlines()) == 1
+
+
+def test_an_encoding_without_the_signs_is_no_failure(clean_environment: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    process = start(OFFERS, env=environment)
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    assert out.decode("ascii").startswith("Offers")
