@@ -1,0 +1,193 @@
+"""`plan`, `size` and `validate` of training: promised keys, exit codes and one clear message for bad input."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Command
+
+TRAIN = ("--model", "7B", "--task", "train", "--tokens", "100B")
+
+
+def document_of(costopt: Command, *arguments: str, code: int = 0) -> dict[str, Any]:
+    outcome = costopt(*arguments, "--format", "json", "--quiet")
+    assert outcome.code == code, outcome.err
+    document: dict[str, Any] = json.loads(outcome.out)
+    return document
+
+
+def test_a_plan_has_the_promised_keys_and_adds_up(costopt: Command) -> None:
+    document = document_of(costopt, *TRAIN, "--deadline", "14d")
+    assert document["schema"] == "costopt.plan"
+    assert document["status"] == "optimal"
+    totals = document["totals"]
+    assert totals.keys() >= {"usd_total", "hours", "tokens_per_s", "gpus", "usd_per_billion_tokens"}
+    (job,), (instance,) = document["jobs"], document["instances"]
+    assert totals["hours"] <= 14 * 24
+    assert float(job["usd_compute"]) == pytest.approx(
+        float(instance["usd_per_hour"]) * instance["count"] * job["billed_hours"], rel=1e-4
+    )
+    assert float(totals["usd_total"]) == pytest.approx(float(job["usd_compute"]) + float(job["usd_storage"]), abs=0.02)
+    assert float(totals["usd_total_low"]) < float(totals["usd_total"]) < float(totals["usd_total_high"])
+    assert float(document["proof"]["bound_usd_total"]) == pytest.approx(float(totals["usd_total"]), rel=1e-5)
+    assert document["trade_off"]
+    assert document["runner_up"]
+
+
+@pytest.mark.parametrize("format_", ["table", "md", "csv"])
+def test_a_plan_is_printed_in_every_format(costopt: Command, format_: str) -> None:
+    outcome = costopt(*TRAIN, "--deadline", "14d", "--format", format_, "--explain")
+    assert outcome.code == 0
+    assert "B200" in outcome.out or "H100" in outcome.out
+
+
+def test_an_impossible_deadline_exits_with_3_and_the_shortest_possible_run(costopt: Command) -> None:
+    document = document_of(costopt, "--model", "70B", "--task", "train", "--tokens", "15T", "--deadline", "24h", code=3)
+    assert document["status"] == "infeasible"
+    assert document["shortfalls"][0]["limit"] == "deadline"
+    assert document["fastest"]["hours"] > 24
+    assert float(document["fastest"]["usd_total"]) > 0
+    assert document["fastest"]["instance_type"]
+    assert document["suggestions"]
+
+
+def test_a_budget_without_a_deadline_buys_the_fastest_run(costopt: Command) -> None:
+    document = document_of(
+        costopt, "--model", "8B", "--task", "finetune", "--tokens", "1B", "--budget", "500", "--provider", "aws"
+    )
+    assert document["objective"] == "min_time"
+    assert float(document["totals"]["usd_total"]) <= 500
+
+
+def test_adapters_need_less_than_full_fine_tuning(costopt: Command) -> None:
+    costs = {
+        task: float(document_of(costopt, "--model", "70B", "--task", task, "--tokens", "50M")["totals"]["usd_total"])
+        for task in ("finetune", "lora")
+    }
+    assert costs["lora"] < costs["finetune"]
+
+
+def test_accelerators_without_training_rates_are_only_taken_when_asked_for(costopt: Command) -> None:
+    refused = costopt(*TRAIN, "--gpu", "MI300X")
+    assert refused.code == 4
+    assert "published training rates" in refused.err
+    document = document_of(costopt, *TRAIN, "--gpu", "MI300X", "--include", "uncalibrated")
+    assert document["jobs"][0]["accelerator"] == "MI300X"
+
+
+def test_jobs_of_a_file_share_budget_and_calendar(costopt: Command, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(
+        "jobs:\n"
+        "  - {name: base, model: 1.5B, task: train, tokens: 50B, deadline: 60d}\n"
+        "  - {name: tune, model: 8B, task: lora, tokens: 100M, deadline: 60d, earliest: 2d}\n"
+    )
+    document = document_of(costopt, "--task", "train", "--workload", str(file), "--max-gpus", "16", "--provider", "aws")
+    jobs = {job["workload"]: job for job in document["jobs"]}
+    assert jobs.keys() == {"base", "tune"}
+    assert jobs["tune"]["start_hours"] >= 48
+    assert all(job["end_hours"] <= 60 * 24 for job in jobs.values())
+    total = sum(float(job["usd_total"]) for job in jobs.values())
+    assert float(document["totals"]["usd_total"]) == pytest.approx(total, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--model", "7B", "--task", "train"), "needs --tokens"),
+        (("--model", "7B", "--task", "train", "--tokens", "many"), "number of tokens above 0"),
+        ((*TRAIN, "--deadline", "0d"), "duration above 0"),
+        ((*TRAIN, "--deadline", "2026-01-01"), "lies in the past"),
+        ((*TRAIN, "--global-batch-tokens", "100"), "at least one sequence"),
+        ((*TRAIN, "--optimizer", "adamv"), "did you mean adamw"),
+        ((*TRAIN, "--stack", "megatrn"), "did you mean megatron"),
+        ((*TRAIN, "--precision", "int8"), "unknown training precision"),
+        ((*TRAIN, "--precision", "bf16", "--precision", "fp8"), "one precision"),
+        ((*TRAIN, "--recompute", "half"), "unknown recomputation"),
+        ((*TRAIN, "--offload", "disk"), "unknown offload"),
+        ((*TRAIN, "--budget", "5k"), "plain number"),
+        (("--task", "train", "--tokens", "1B"), "no model"),
+        (("--task", "train", "--workload", "missing.yaml"), "missing.yaml"),
+    ],
+)
+def test_bad_input_gets_one_message_and_exit_code_2(costopt: Command, arguments: tuple[str, ...], message: str) -> None:
+    outcome = costopt("plan", *arguments)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert not outcome.out
+
+
+def test_a_date_is_a_deadline_at_the_end_of_its_day(costopt: Command) -> None:
+    document = document_of(costopt, *TRAIN, "--deadline", "2026-12-10")
+    assert document["workloads"][0]["deadline_hours"] == 252
+
+
+def test_a_sizing_has_the_promised_keys(costopt: Command) -> None:
+    document = document_of(costopt, "size", *TRAIN, "--gpu", "H100", "--count", "16")
+    assert document["verdict"] == "fits"
+    memory = document["memory"]
+    for key in (
+        "usable_gib_per_gpu",
+        "weights_gib",
+        "gradients_gib",
+        "optimizer_gib",
+        "activations_gib",
+        "overhead_gib",
+    ):
+        assert memory[key] > 0
+    assert sum(
+        memory["per_gpu"][key]
+        for key in ("weights_gib", "gradients_gib", "optimizer_gib", "activations_gib", "overhead_gib")
+    ) == pytest.approx(memory["per_gpu_gib"], rel=1e-4)
+    performance = document["performance"]
+    assert performance["hours"]["low"] < performance["hours"]["value"] < performance["hours"]["high"]
+    assert 0.2 < performance["mfu"] < 0.8
+
+
+def test_a_sizing_without_tokens_has_no_hours_and_says_so(costopt: Command) -> None:
+    document = document_of(costopt, "size", "--model", "7B", "--task", "lora", "--gpu", "A100-80GB")
+    assert document["performance"]["hours"] is None
+    assert any("no --tokens" in warning for warning in document["warnings"])
+
+
+def test_a_sequence_beyond_the_models_window_is_warned_of(costopt: Command) -> None:
+    document = document_of(costopt, "size", "--model", "7B", "--task", "lora", "--gpu", "H100", "--seq-len", "16384")
+    assert any("exceed the model's 4,096 positions" in warning for warning in document["warnings"])
+
+
+def test_a_global_batch_below_the_data_parallel_degree_is_refused(costopt: Command) -> None:
+    outcome = costopt(
+        *("size", "--model", "7B", "--task", "finetune", "--gpu", "H100", "--count", "64"),
+        *("--global-batch-tokens", "32k"),
+    )
+    assert outcome.code == 2
+    assert "the 64 accelerators need at least 64" in outcome.err
+
+
+@pytest.mark.parametrize("format_", ["table", "md", "csv"])
+def test_a_sizing_is_printed_in_every_format(costopt: Command, format_: str) -> None:
+    outcome = costopt("size", *TRAIN, "--gpu", "H100", "--count", "8", "--format", format_)
+    assert outcome.code == 0
+    assert "H100-SXM5-80GB" in outcome.out
+
+
+def test_validate_without_a_file_repeats_the_calibration(costopt: Command) -> None:
+    document = document_of(costopt, "validate", "training")
+    assert document["metrics"].keys() == {"time", "peak_memory", "verdict"}
+    assert document["metrics"]["time"]["median_abs_pct_error"] <= 12
+
+
+def test_validate_reads_a_table_and_writes_its_predictions(costopt: Command, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text(
+        "id,model,gpu,gpu_count,tp,pp,seq_len,method,framework,tokens_per_s_per_gpu\n"
+        "one,Llama-3.1-8B,H100,8,1,1,8192,pretrain,NeMo,9000\n"
+        "two,Llama-3.1-8B,Abacus,8,1,1,8192,pretrain,NeMo,9000\n"
+    )
+    predictions = tmp_path / "predictions.csv"
+    document = document_of(costopt, "validate", "training", str(table), "--predictions", str(predictions))
+    assert (document["rows"], document["skipped"]) == (2, {"unknown accelerator Abacus": 1})
+    assert "two" in predictions.read_text()
