@@ -1,7 +1,10 @@
 """Opens a FOCUS cost export, CSV or Parquet, so that the report can read it by column, and shows how far it is."""
 
+import csv
+import gzip
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES: Final = 200 * 10**9
 _PARQUET: Final = b"PAR1"
+_GZIP: Final = b"\x1f\x8b"
 _POLL_S: Final = 0.1
 _MEMORY: Final = "1GB"
 _LONGEST_LINE_BYTES: Final = 2_000_000
@@ -97,15 +101,34 @@ def _check(path: str) -> None:
 def _scan(path: str) -> str:
     """The file as a table function of DuckDB; patterns in the name mean themselves."""
     with Path(path).open("rb") as stream:
-        is_parquet = stream.read(4) == _PARQUET
+        start = stream.read(4)
     name = "".join(f"[{character}]" if character in "*?[" else character for character in str(Path(path).resolve()))
-    quoted = "'" + name.replace("'", "''") + "'"
-    if is_parquet:
-        return f"read_parquet({quoted})"
+    if start == _PARQUET:
+        return f"read_parquet({_quoted(name)})"
+    packed = start.startswith(_GZIP)
+    columns = ", ".join(f"{_quoted(column)}: 'VARCHAR'" for column in _header(path, packed=packed))
     return (
-        f"read_csv({quoted}, all_varchar = true, header = true, delim = ',', quote = '\"', escape = '\"', "
+        f"read_csv({_quoted(name)}, columns = {{{columns}}}, auto_detect = false, header = true, delim = ',', "
+        f"quote = '\"', escape = '\"', compression = '{'gzip' if packed else 'none'}', "
         f"ignore_errors = true, store_rejects = true, max_line_size = {_LONGEST_LINE_BYTES})"
     )
+
+
+def _header(path: str, *, packed: bool) -> list[str]:
+    """The names of a CSV's columns. Raises UsageError where the first line is no header."""
+    opener = gzip.open if packed else open
+    try:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+            names = next(csv.reader([file.readline(_LONGEST_LINE_BYTES)], strict=True), [])
+    except (UnicodeDecodeError, csv.Error, OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"cost export {path!r} is neither a CSV nor a Parquet file: {error}") from None
+    if len({name.lower() for name in names}) < len(names) or not all(names):
+        raise UsageError(f"cost export {path!r}: its first line does not name each column once")
+    return names
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _first_line(error: Exception) -> str:

@@ -248,7 +248,7 @@ def _unit_by_share(drawn: Sequence[Way]) -> Table:
     columns = (Column(key="share", title="Utilisation", kind="percent"), *_way_columns(drawn, "price"))
     rows: list[list[Value]] = [[u, *(way.usd_per_million_tokens(u) for way in drawn)] for u in UTILIZATIONS]
     has_tokens = any(way.tokens_per_month for way in drawn)
-    title = "USD per million tokens by utilisation"
+    title = "Tokens by utilisation"
     return Table(id="unit-by-share", title=title, columns=columns, rows=rows if has_tokens else (), collapsed=True)
 
 
