@@ -14,6 +14,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command()
 def plan(
+    context_: typer.Context,
     model: options.OptionalModel = None,
     task: options.Task = "infer",
     rate: options.Rate = None,
@@ -157,6 +158,7 @@ def plan(
     from optimizer.workload.workload import SLO, InferenceWorkload, RequestShape, ShapeDemand
 
     choices.one_of("task", task, choices.TASKS)
+    train_options.check_flags(context_, task)
     format_ = choices.one_of("format", format_, choices.FORMATS if sweep is None else choices.PAGE_FORMATS)
     values.rate("--rate", rate)
     solver_options = SolverOptions(solver=solver, gap=values.share("--gap", gap, zero=True) or 0.0, max_nodes=max_nodes)
@@ -207,6 +209,7 @@ def plan(
             view=view,
             max_age_days=int(max_age_days),
             confidence=choices.confidence(confidence),
+            quotas=market_view.quotas(quota),
             solver_options=solver_options,
             now=now(),
         )

@@ -11,6 +11,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command()
 def size(
+    context_: typer.Context,
     model: options.Model,
     gpu: Annotated[str, typer.Option("--gpu", metavar="NAME", help="Accelerator, by any of its names.")],
     count: Annotated[
@@ -76,6 +77,7 @@ def size(
     from providers.instance_types import usual_link
 
     choices.one_of("task", task, choices.TASKS)
+    train_options.check_flags(context_, task)
     format_ = choices.one_of("format", format_, choices.FORMATS)
     architecture = choices.architecture(model)
     if task != "infer":

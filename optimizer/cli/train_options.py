@@ -76,6 +76,23 @@ StackName = Annotated[
 ]
 
 
+TRAINING_ONLY: Final = frozenset(
+    {
+        *("tokens", "seq_len", "deadline", "global_batch_tokens", "optimizer", "master_weights", "zero_stage"),
+        *("lora_rank", "micro_batch", "recompute", "offload", "stack", "host_memory"),
+    }
+)
+INFERENCE_ONLY: Final = frozenset(
+    {
+        *("rate", "input_tokens", "output_tokens", "context", "trace", "trace_rate", "trace_shapes", "ttft_ms"),
+        *("tpot_ms", "kv_precision", "engine", "gpu_memory_utilization", "max_utilization", "max_spot_share"),
+        *("min_providers", "max_provider_share", "spare_replicas", "current", "horizon", "boot_minutes"),
+        *("spot_margin", "concurrency", "prefix_cache_hit", "measured", "melange", "sweep"),
+    }
+)
+"""Parameters of `plan` and `size` that only one kind of task takes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingFlags:
     """The flags as given; None where nothing was said."""
@@ -97,6 +114,19 @@ class TrainingFlags:
     precision: str | None = None
     tp: int | None = None
     pp: int | None = None
+
+
+def check_flags(context: typer.Context, task: str) -> None:
+    """Raises UsageError for a flag on the command line that the task does not take: nothing is ignored in silence."""
+    others = TRAINING_ONLY if task == "infer" else INFERENCE_ONLY
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in others or source is None or source.name != "COMMANDLINE":
+            continue
+        flag = max(parameter.opts, key=len)
+        if task == "infer":
+            raise UsageError(f"{flag} is for training; add --task train, finetune, lora or qlora")
+        raise UsageError(f"{flag} is for --task infer; a {task} run does not take it")
 
 
 def training_run(flags: TrainingFlags, *, now: datetime, needs_tokens: bool) -> TrainingRun:

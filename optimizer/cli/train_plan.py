@@ -16,7 +16,7 @@ from optimizer.plans.training import (
     TrainingRequest,
     plan_training,
 )
-from optimizer.program.problem import SolverOptions
+from optimizer.program.problem import Quota, SolverOptions
 from optimizer.sizing.training.calibration import TIME, is_calibrated, stack_named, time_margin
 from optimizer.sizing.training.layouts import check_run, stack_of
 from optimizer.workload.architecture import Architecture
@@ -39,6 +39,7 @@ class TrainingQuestion:
     view: market_view.MarketView
     max_age_days: int
     confidence: float | None
+    quotas: Sequence[Quota]
     solver_options: SolverOptions
     now: datetime
 
@@ -65,6 +66,7 @@ def plan_jobs(question: TrainingQuestion) -> TrainingPlan:
         earliest_hours=earliest,
         max_age_days=question.max_age_days,
         margin=1.0 if question.confidence is None else time_margin(question.confidence),
+        quotas=question.quotas,
         solver_options=question.solver_options,
         pools=tuple(_pools(offers.pools, left_out, uncalibrated=uncalibrated)),
         assumptions=(*_assumptions(runs, question), *offers.remarks),
@@ -138,6 +140,8 @@ def _assumptions(runs: Sequence[tuple[TrainingRun, Architecture]], question: Tra
     yield "several machines only where the seller documents a network between them; one kind in one region"
     prices = ", ".join(f"{provider} {usd}" for provider, usd in STORAGE_USD_PER_GB_MONTH.items())
     yield f"data (4 bytes a token) and {CHECKPOINTS_KEPT} checkpoints are stored meanwhile, USD per GB-month: {prices}"
+    if question.quotas and len(runs) > 1:
+        yield "quotas bound each job by itself, not jobs that run at the same time (--max-gpus does)"
     if question.confidence is not None:
         yield f"deadline and budget hold at the careful end of the {question.confidence:.0%} interval of the hours"
     if PurchaseOption.SPOT in question.view.purchase_options:

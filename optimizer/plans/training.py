@@ -10,7 +10,7 @@ from typing import Final
 
 from optimizer.plans.plan import PriceDates
 from optimizer.plans.planner import Pool
-from optimizer.program.problem import Shortfall, SolverOptions
+from optimizer.program.problem import ProgramOffer, Quota, Shortfall, SolverOptions
 from optimizer.program.training import (
     Job,
     JobOption,
@@ -78,6 +78,7 @@ class TrainingRequest:
 
     `earliest_hours` says per job name when it can start. `offers_on_file` counts all offers that were looked at.
     `margin` stretches the estimated hours that deadlines and budget are held against: 1 = the estimate itself.
+    `quotas` bound what each job takes.
     """
 
     jobs: Sequence[tuple[TrainingRun, Architecture]]
@@ -90,6 +91,7 @@ class TrainingRequest:
     earliest_hours: Mapping[str, float] = field(default_factory=dict)
     max_age_days: int = 30
     margin: float = 1.0
+    quotas: Sequence[Quota] = ()
     solver_options: SolverOptions = field(default_factory=SolverOptions)
     pools: Sequence[Pool] = ()
     assumptions: tuple[str, ...] = ()
@@ -245,7 +247,7 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
     if not request.offers:
         reasons = ", ".join(f"{count} × {reason}" for reason, count in request.rejections.items())
         raise NoUsablePrices(f"no offer passes the filters ({reasons or 'none on file'}); loosen one of them")
-    desk = Desk(most_accelerators=request.max_accelerators, margin=request.margin)
+    desk = Desk(most_accelerators=request.max_accelerators, margin=request.margin, quotas=request.quotas)
     started = time.perf_counter()
     choices = [
         choice
@@ -302,6 +304,7 @@ class Desk:
 
     most_accelerators: int | None = None
     margin: float = 1.0
+    quotas: Sequence[Quota] = ()
     rejections: dict[str, int] = field(default_factory=dict)
     _sized: dict[tuple[object, ...], TrainingEstimate | None] = field(default_factory=dict)
 
@@ -317,13 +320,14 @@ class Desk:
     ) -> list[ClusterChoice]:
         """Every cluster of one offer that holds the job; `counted` notes the hardware that none of them is of."""
         found: list[ClusterChoice] = []
-        for group in _by_hardware(offers, host_need_gib(run, model)).values():
+        for group in _by_hardware(offers, host_need_gib(run, model), all_regions=bool(self.quotas)).values():
             kind = group[0].instance_type
             sized = list(self._ladder(run, model, kind, objective, even_if_late=even_if_late))
             found.extend(
                 replace(_priced(run, model, offer, nodes, one), margin=self.margin)
                 for nodes, one in sized
                 for offer in group
+                if self._within_quotas(offer, nodes)
             )
             if counted and not sized:
                 self._reject(run, model, kind)
@@ -368,6 +372,13 @@ class Desk:
             adapted, _ = for_hardware(run, accelerator)
             self._sized[key] = best_layout(adapted, model, cluster_of(kind, nodes))
         return self._sized[key]
+
+    def _within_quotas(self, offer: Offer, nodes: int) -> bool:
+        """Whether so many instances of the offer keep to every quota that covers it."""
+        if not self.quotas:
+            return True
+        unit = program_offer(offer)
+        return all(nodes * quota.weight(unit) <= quota.maximum for quota in self.quotas if quota.covers(unit))
 
     def _reject(self, run: TrainingRun, model: Architecture, kind: InstanceType) -> None:
         most = NODE_COUNTS[-1] if network_of(kind.provider, kind.name) else 1
@@ -491,14 +502,35 @@ def _hardware_key(kind: InstanceType, host_need: float) -> HardwareKey:
     )
 
 
-def _by_hardware(offers: Iterable[Offer], host_need: float) -> dict[HardwareKey, list[Offer]]:
-    """Offers of the same hardware; of each, the cheapest of every provider and purchase option: no other can win."""
-    cheapest: dict[tuple[HardwareKey, str, PurchaseOption, int], Offer] = {}
+def program_offer(offer: Offer) -> ProgramOffer:
+    """The offer as the program's quotas see it."""
+    kind = offer.instance_type
+    return ProgramOffer(
+        id=str(offer.key),
+        hardware=kind.accelerator,
+        provider=kind.provider,
+        accelerator=kind.accelerator,
+        accelerators_per_unit=int(kind.accelerator_count),
+        purchase_option=offer.purchase_option.value,
+        usd_per_hour=float(offer.usd_per_hour),
+        region=offer.region,
+        zone=offer.zone,
+        instance_type=kind.name,
+    )
+
+
+def _by_hardware(offers: Iterable[Offer], host_need: float, *, all_regions: bool) -> dict[HardwareKey, list[Offer]]:
+    """Offers of the same hardware; of each, the cheapest of every provider and purchase option: no other can win.
+
+    Where quotas differ by region, the cheapest of every region and machine is kept.
+    """
+    cheapest: dict[tuple[HardwareKey, str, PurchaseOption, int, str], Offer] = {}
     for offer in offers:
         if offer.instance_type.is_fractional or offer.instance_type.hosts > 1:
             continue
         term = offer.commitment.term_months if offer.commitment else 0
-        key = (_hardware_key(offer.instance_type, host_need), offer.provider, offer.purchase_option, term)
+        place = f"{offer.region}/{offer.instance_type.name}" if all_regions else ""
+        key = (_hardware_key(offer.instance_type, host_need), offer.provider, offer.purchase_option, term, place)
         known = cheapest.get(key)
         if known is None or (offer.usd_per_hour, offer.key) < (known.usd_per_hour, known.key):
             cheapest[key] = offer

@@ -77,6 +77,16 @@ def test_accelerators_without_training_rates_are_only_taken_when_asked_for(costo
     assert document["jobs"][0]["accelerator"] == "MI300X"
 
 
+def test_a_quota_bounds_what_a_job_takes(costopt: Command, tmp_path: Path) -> None:
+    file = tmp_path / "quota.yaml"
+    file.write_text("quotas:\n  - {provider: aws, maximum: 16}\n")
+    arguments = (*TRAIN, "--deadline", "4d", "--provider", "aws", "--gpu", "H100")
+    free = document_of(costopt, *arguments)
+    assert free["totals"]["gpus"] > 16
+    bound = document_of(costopt, *arguments, "--quota", str(file), code=3)
+    assert bound["fastest"]["gpus"] <= 16
+
+
 def test_jobs_of_a_file_share_budget_and_calendar(costopt: Command, tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text(
@@ -109,6 +119,8 @@ def test_jobs_of_a_file_share_budget_and_calendar(costopt: Command, tmp_path: Pa
         ((*TRAIN, "--offload", "disk"), "unknown offload"),
         ((*TRAIN, "--budget", "5k"), "plain number"),
         (("--task", "train", "--tokens", "1B"), "no model"),
+        ((*TRAIN, "--rate", "5"), "--rate is for --task infer"),
+        (("--model", "7B", "--rate", "5", "--tokens", "1B"), "--tokens is for training"),
         (("--task", "train", "--workload", "missing.yaml"), "missing.yaml"),
     ],
 )
