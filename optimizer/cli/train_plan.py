@@ -8,14 +8,9 @@ from decimal import Decimal
 from optimizer.cli import choices, market_view, train_options, values
 from optimizer.cli.workloads import read_text
 from optimizer.plans.planner import Pool
-from optimizer.plans.training import (
-    CHECKPOINTS_KEPT,
-    START_HOURS,
-    STORAGE_USD_PER_GB_MONTH,
-    TrainingPlan,
-    TrainingRequest,
-    plan_training,
-)
+from optimizer.plans.training import plan_training
+from optimizer.plans.training_cost import CHECKPOINTS_KEPT, START_HOURS, STORAGE_USD_PER_GB_MONTH
+from optimizer.plans.training_plan import TrainingPlan, TrainingRequest
 from optimizer.program.problem import Quota, SolverOptions
 from optimizer.sizing.training.calibration import TIME, is_calibrated, stack_named, time_margin
 from optimizer.sizing.training.layouts import check_run, stack_of

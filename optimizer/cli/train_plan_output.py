@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from optimizer.cli.choices import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
-from optimizer.plans.training import ClusterChoice, TrainingAlternative, TrainingPlan
 from optimizer.plans.training_document import brief, describe, explain_training, training_plan_document
+from optimizer.plans.training_plan import ClusterChoice, TrainingAlternative, TrainingPlan
 from optimizer.sizing.training.calibration import TIME_SPREAD
 
 _KIND_TITLES = {

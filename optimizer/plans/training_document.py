@@ -6,15 +6,8 @@ from typing import Any, Final
 
 from optimizer.plans.claims import corrections
 from optimizer.plans.document import SCHEMA, SCHEMA_VERSION, offer_document
-from optimizer.plans.training import (
-    CHECKPOINTS_KEPT,
-    START_HOURS,
-    ClusterChoice,
-    PlannedJob,
-    TrainingAlternative,
-    TrainingPlan,
-    stored_gb,
-)
+from optimizer.plans.training_cost import CHECKPOINTS_KEPT, START_HOURS, stored_gb
+from optimizer.plans.training_plan import ClusterChoice, PlannedJob, TrainingAlternative, TrainingPlan
 from optimizer.sizing.document import number
 from optimizer.sizing.training.calibration import TIME, TIME_SPREAD
 from optimizer.sizing.training.time import multiplied_parameters

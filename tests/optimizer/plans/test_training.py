@@ -9,18 +9,10 @@ from typing import Any
 import pytest
 
 from optimizer.plans.planner import Pool
-from optimizer.plans.training import (
-    START_HOURS,
-    ClusterChoice,
-    TrainingPlan,
-    TrainingRequest,
-    best_choice,
-    checkpoint_bytes,
-    plan_training,
-    spot_overhead,
-    trade_off,
-)
+from optimizer.plans.training import best_choice, plan_training, trade_off
+from optimizer.plans.training_cost import START_HOURS, checkpoint_bytes, spot_overhead
 from optimizer.plans.training_document import explain_training, training_plan_document
+from optimizer.plans.training_plan import ClusterChoice, TrainingPlan, TrainingRequest
 from optimizer.workload.architecture import resolve_model
 from optimizer.workload.training import TrainingRun
 from providers.errors import NoUsablePrices
