@@ -27,6 +27,9 @@ from providers.errors import InvalidValue, UsageError
 from providers.offers import Offer, PurchaseOption, Trait
 from providers.units import MINUTES_PER_HOUR
 
+_FEW_WORKLOADS = 5
+_MEDIUM_GAP = 0.001
+_LARGE_GAP = 0.005
 MAX_FILE_BYTES = 2_000_000
 UNCALIBRATED_REASON = "accelerator without calibration, only taken when asked for"
 _TRAIT_NOTES: Mapping[Trait, str] = {
@@ -109,12 +112,29 @@ def assumed_terms(
     *,
     boot_minutes: float,
     spot_margin: float,
+    horizon: str | None,
 ) -> Iterator[str]:
-    """What is assumed of buying by the hour and of spot, where the plan can use either."""
+    """What is assumed of buying by the hour, of spot and of the need's length, where the plan can use either."""
+    if horizon is not None:
+        yield f"the need lasts {horizon}: a longer commitment is paid to its end, within that time"
     if any(workload.profile for workload, _ in pairs):
         yield f"an instance bought by the hour is paid for {boot_minutes:g} minutes before it serves"
     if PurchaseOption.SPOT in view.purchase_options:
         yield f"{spot_margin:.0%} of spot capacity is taken as lost to interruptions"
+
+
+def usual_gap(pairs: Sequence[tuple[InferenceWorkload, Architecture]]) -> float:
+    """The gap at which the solver may stop where none is asked for: 0, unless workloads or hours make it large."""
+    by_hour = any(workload.profile for workload, _ in pairs)
+    if len(pairs) > 1 and by_hour:
+        return _LARGE_GAP
+    return _MEDIUM_GAP if by_hour or len(pairs) > _FEW_WORKLOADS else 0.0
+
+
+def assumed_gap(gap: float) -> Iterator[str]:
+    """What is said of a gap above 0."""
+    if gap > 0:
+        yield f"the solver may stop at a proven gap of {gap:.2%}; --gap 0 asks for the optimum"
 
 
 def quotas(path: str | None) -> tuple[Quota, ...]:

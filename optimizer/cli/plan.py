@@ -66,6 +66,9 @@ def plan(
     gpu: options.Gpu = None,
     purchase: options.Purchase = None,
     include: options.Include = None,
+    same_region: Annotated[
+        bool, typer.Option("--same-region", help="All replicas of the workload with one provider in one region.")
+    ] = False,
     max_gpus: Annotated[
         int | None, typer.Option("--max-gpus", metavar="N", min=1, help="Most accelerators in all.")
     ] = None,
@@ -124,8 +127,11 @@ def plan(
         str, typer.Option("--solver", metavar="NAME", help="auto, highs, cbc, or another that PuLP finds.")
     ] = "auto",
     gap: Annotated[
-        float, typer.Option("--gap", metavar="SHARE", help="Relative gap at which the solver may stop.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            "--gap", metavar="SHARE", help="Relative gap at which the solver may stop; 0, more for hourly profiles."
+        ),
+    ] = None,
     max_nodes: Annotated[
         int | None, typer.Option("--max-nodes", metavar="N", min=1, help="Most nodes that the solver explores.")
     ] = None,
@@ -161,7 +167,8 @@ def plan(
     train_options.check_flags(context_, task)
     format_ = choices.one_of("format", format_, choices.FORMATS if sweep is None else choices.PAGE_FORMATS)
     values.rate("--rate", rate)
-    solver_options = SolverOptions(solver=solver, gap=values.share("--gap", gap, zero=True) or 0.0, max_nodes=max_nodes)
+    asked_gap = values.share("--gap", gap, zero=True)
+    solver_options = SolverOptions(solver=solver, gap=asked_gap or 0.0, max_nodes=max_nodes)
     if melange is not None:
         from optimizer.cli import melange as melange_file
 
@@ -179,10 +186,8 @@ def plan(
     )
     budget_usd = values.money("--budget", budget)
     max_age_days = values.duration_hours("--max-age", max_age) / 24
-    solver_options = SolverOptions(solver=solver, gap=values.share("--gap", gap, zero=True) or 0.0, max_nodes=max_nodes)
     if task != "infer":
         from optimizer.cli import train_plan, train_plan_output
-        from optimizer.cli.settings import now
 
         flags = train_options.TrainingFlags(
             model=model or "",
@@ -232,8 +237,11 @@ def plan(
         kv_precision=kv_precision,
         context_tokens=context,
         utilization=max_utilization,
+        same_region=same_region,
     )
     given = workloads.chosen(workload, workload_file, trace, trace_rate=trace_rate, trace_shapes=trace_shapes)
+    if asked_gap is None:
+        solver_options = replace(solver_options, gap=market_view.usual_gap(given.pairs))
     imported = time.perf_counter()
     if refresh:
         market_view.refresh_first(provider or (), offline=offline, quiet=quiet)
@@ -258,6 +266,7 @@ def plan(
         terms=market_view.terms(boot_minutes=boot_minutes, spot_margin=spot_margin, horizon=horizon),
         holdings=market_view.holdings(current, offers.all_on_file),
         every_alternative=show_all,
+        reasons=explain or show_all,
         solver_options=solver_options,
         pools=offers.pools,
         engine=engine,
@@ -269,7 +278,10 @@ def plan(
             *plan_output.assumptions(given.pairs, engine),
             *choices.sizing_assumptions(prefix_cache_hit, confidence, measured),
             *given.assumptions,
-            *market_view.assumed_terms(view, given.pairs, boot_minutes=boot_minutes, spot_margin=spot_margin),
+            *market_view.assumed_terms(
+                view, given.pairs, boot_minutes=boot_minutes, spot_margin=spot_margin, horizon=horizon
+            ),
+            *market_view.assumed_gap(solver_options.gap),
             *offers.remarks,
         ),
         warnings=(*given.warnings, *offers.warnings),

@@ -21,6 +21,7 @@ _KIND_TITLES = {
     "purchase_option": "bought otherwise",
     "precision": "other precision",
     "include": "more kinds of machine",
+    "without": "without one accelerator",
 }
 
 
@@ -128,6 +129,9 @@ def _parts(plan: Plan, *, explained: bool, everything: bool) -> Iterator[Table |
     yield _alternatives(plan, everything=everything)
     if explained:
         yield "\n".join(explain(plan))
+    elif everything and plan.runner_ups:
+        rows = [_alternative_row(plan, other) for other in plan.runner_ups]
+        yield _alternatives_table("Best fleets without what was chosen", rows)
     yield "Assumed:\n" + "\n".join(f"  - {line}" for line in plan.assumptions)
     if plan.warnings:
         yield "Warnings:\n" + "\n".join(f"  - {line}" for line in plan.warnings)
@@ -195,7 +199,7 @@ def _replicas(fleet: Fleet) -> Table:
             group.workload.name,
             group.offer.instance_type.name,
             group.kind.precision,
-            str(group.kind.layout),
+            str(group.kind.layout) + (f" on {group.kind.machines} instances" if group.kind.machines > 1 else ""),
             f"{group.requests_per_s:.2f}",
             f"{group.output_tokens_per_s:,.0f}",
             f"{max(sized.ttft_ms.value for sized in group.kind.by_shape if sized):,.0f}",
@@ -267,8 +271,13 @@ def _totals(fleet: Fleet) -> str:
     tokens = "" if price is None else f", {price:,.2f} USD per million output tokens at that load"
     return (
         f"Total: {fleet.usd_per_hour:,.4f} USD/h, {fleet.usd_per_month:,.2f} USD/month, "
-        f"{fleet.accelerators} accelerators, {fleet.requests_per_s:.2f} requests/s{tokens}"
+        f"{fleet.accelerators} accelerators, {fleet.requests_per_s:.2f} requests/s{tokens}{_upfront(fleet)}"
     )
+
+
+def _upfront(fleet: Fleet) -> str:
+    paid = sum((item.upfront_usd for item in fleet.instances), Decimal(0))
+    return f"; {paid:,.2f} USD of it upfront, spread over the term" if paid else ""
 
 
 def _remedies(plan: Plan) -> Iterator[Table | str]:
@@ -285,10 +294,13 @@ def _remedies(plan: Plan) -> Iterator[Table | str]:
 
 def _alternatives(plan: Plan, *, everything: bool) -> Table:
     shown = list(plan.alternatives if everything else _worth_showing(plan))
-    columns = ("alternative", "choice", "requests/s", "USD/month", "difference", "instances", "note")
     rows = [_alternative_row(plan, a) for a in shown]
     hidden = len(plan.alternatives) - len(shown)
-    title = f"Alternatives ({hidden} more with --all)" if hidden else "Alternatives"
+    return _alternatives_table(f"Alternatives ({hidden} more with --all)" if hidden else "Alternatives", rows)
+
+
+def _alternatives_table(title: str, rows: Sequence[tuple[str, ...]]) -> Table:
+    columns = ("alternative", "choice", "requests/s", "USD/month", "difference", "instances", "note")
     return Table(title=title, columns=columns, rows=rows, right=frozenset({"requests/s", "USD/month", "difference"}))
 
 

@@ -7,7 +7,15 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any, Final
 
 from optimizer.plans.explain import memory_gib_per_accelerator
-from optimizer.plans.plan import Alternative, Fleet, Plan, PlannedInstances, PlannedReplicas, PlannedWorkload
+from optimizer.plans.plan import (
+    Alternative,
+    Fleet,
+    Plan,
+    PlannedInstances,
+    PlannedReplicas,
+    PlannedWorkload,
+    PurchaseReason,
+)
 from optimizer.sizing.document import number
 from providers.offers import Offer
 from providers.units import HOURS_PER_MONTH
@@ -53,6 +61,8 @@ def plan_document(plan: Plan) -> dict[str, Any]:
             }
             for b in plan.binding_limits
         ],
+        "reasons": [_reason(reason) for reason in plan.reasons],
+        "runner_ups": [_alternative(other, plan.fleet) for other in plan.runner_ups],
         "changes": [
             {"change": c.kind, "count": c.count, "usd_per_month": _cents(c.usd_per_month), **offer_name(c.offer)}
             for c in plan.changes
@@ -146,6 +156,7 @@ def _fleet(fleet: Fleet | None) -> dict[str, Any]:
             "requests_per_s": number(fleet.requests_per_s),
             "output_tokens_per_s": number(fleet.output_tokens_per_s),
             "gpus": fleet.accelerators,
+            "upfront_usd": _cents(sum((item.upfront_usd for item in fleet.instances), Decimal(0))),
         },
     }
 
@@ -182,6 +193,7 @@ def _replicas(item: PlannedReplicas) -> dict[str, Any]:
         "precision": item.kind.precision,
         "tensor_parallel": item.kind.layout.tp,
         "pipeline_parallel": item.kind.layout.pp,
+        "instances_per_replica": item.kind.machines,
         "count": item.count,
         "requests_per_s": number(item.requests_per_s),
         "output_tokens_per_s": number(item.output_tokens_per_s),
@@ -225,6 +237,21 @@ def routing(fleet: Fleet) -> list[dict[str, Any]]:
                 row["requests_per_s_by_period"] = [number(flows[b]) for flows in group.flows]
             rows.append(row)
     return rows
+
+
+def _reason(reason: PurchaseReason) -> dict[str, Any]:
+    return {
+        "kind": reason.kind,
+        "provider": reason.provider,
+        "instance_type": reason.instance_type,
+        "region": reason.region,
+        "purchase_option": reason.purchase_option,
+        "count": reason.count,
+        "used_share": number(reason.used_share),
+        "break_even_share": number(reason.break_even_share),
+        "against": reason.against,
+        "text": reason.text,
+    }
 
 
 def _proof(plan: Plan) -> dict[str, Any]:

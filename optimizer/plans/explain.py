@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from decimal import Decimal
 
-from optimizer.plans.plan import Alternative, Fleet, Plan, PlannedReplicas
+from optimizer.plans.plan import Alternative, Fleet, Plan, PlannedReplicas, PurchaseReason
 from optimizer.plans.sizer import ReplicaKind
 from optimizer.sizing.candidates import SizedCandidate
 from optimizer.sizing.dtypes import kv_bytes_per_element, weight_format
@@ -28,9 +28,11 @@ def explain(plan: Plan) -> list[str]:
             seen.add(key)
             lines += ["", *_sizing(models[group.workload.name], group)]
     lines += ["", *_load(plan.fleet)]
-    lines += _options(plan.fleet)
+    lines += ["", "Why each is bought as it is", *(_purchase(reason) for reason in plan.reasons)]
     if plan.runner_up is not None:
         lines += ["", *_against(plan, plan.runner_up)]
+    if plan.runner_ups:
+        lines += ["", "Best fleets without what was chosen", *(_without(plan, other) for other in plan.runner_ups)]
     return lines
 
 
@@ -67,7 +69,8 @@ def _sizing(model: Architecture, group: PlannedReplicas) -> Iterable[str]:
     whole = memory.weights_gib * accelerators
     bits = weight_format(kind.precision).linear_bits
     where = f"{accelerators} x {group.offer.instance_type.accelerator}"
-    yield f"One replica of {group.workload.name}: {where}, {kind.precision}, {kind.layout}"
+    spread = f" over {kind.machines} instances" if kind.machines > 1 else ""
+    yield f"One replica of {group.workload.name}: {where}, {kind.precision}, {kind.layout}{spread}"
     yield (
         f"  weights       {model.params_total / 1e9:.2f} B parameters, {bits:g} bits in the matrices "
         f"= {whole:.1f} GiB ({whole * GIB / GB:.1f} GB), {memory.weights_gib:.1f} GiB per accelerator"
@@ -128,15 +131,20 @@ def _load(fleet: Fleet) -> Iterable[str]:
         )
 
 
-def _options(fleet: Fleet) -> Iterable[str]:
-    """Why instances are kept or bought by the hour: the use above which keeping them pays."""
-    for item in fleet.instances:
-        used = float(item.mean_count / item.count) if item.count else 0.0
-        name = f"{item.offer.provider} {item.offer.instance_type.name} ({item.offer.purchase_option})"
-        if len(item.bought) > 1 and item.kept:
-            yield f"  {name}: {item.kept} kept in every hour"
-        if any(item.bought):
-            yield f"  {name}: up to {max(item.bought)} more by the hour, {used:.0%} of the time on average"
+def _purchase(reason: PurchaseReason) -> str:
+    """Why instances are kept or bought by the hour, with the use from which the other way would pay."""
+    what = f"{reason.provider} {reason.instance_type} ({reason.region or 'any region'}, {reason.purchase_option})"
+    return f"  {reason.count} x {what}: {reason.text}"
+
+
+def _without(plan: Plan, other: Alternative) -> str:
+    if plan.fleet is None or other.fleet is None:
+        return f"  {other.flag}: nothing fits"
+    if plan.objective == "max_throughput":
+        less = 1 - other.fleet.requests_per_s / plan.fleet.requests_per_s if plan.fleet.requests_per_s else 0.0
+        return f"  {other.flag}: {less:.1%} fewer requests/s: {describe_fleet(other.fleet)}"
+    more = other.fleet.usd_per_month - plan.fleet.usd_per_month
+    return f"  {other.flag}: {_usd(more)}/month more: {describe_fleet(other.fleet)}"
 
 
 def _against(plan: Plan, other: Alternative) -> Iterable[str]:

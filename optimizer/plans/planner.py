@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import Final
 
 from optimizer.plans.changes import changes
 from optimizer.plans.desk import Desk, desk_of
-from optimizer.plans.market import Choice
+from optimizer.plans.market import Choice, Holding
 from optimizer.plans.plan import (
     Alternative,
     AlternativeKind,
@@ -27,6 +29,9 @@ from optimizer.program.reasons import marginal_values, runner_ups
 from providers.errors import NoUsablePrices, UsageError
 from providers.offers import Offer, PurchaseOption
 from providers.units import HOURS_PER_MONTH
+
+_COMPARED_UNASKED: Final = 500
+"""Variables of a program above which it is not solved again for every alternative, unless all are asked for."""
 
 __all__ = ["LOSSY_PRECISIONS", "Pool", "Request", "plan", "rank_key"]
 
@@ -54,7 +59,8 @@ def plan(request: Request) -> Plan:
     rejections = {**request.rejections, **_sizing_rejections(sizers)}
     chosen = time.perf_counter()
     cheapest = desk.cheapest(request.offers) if request.budget_usd_per_month is not None or fleet is None else None
-    alternatives = tuple(_alternatives(desk)) if request.alternatives else ()
+    compared_at_all = request.every_alternative or main.solution.variables <= _COMPARED_UNASKED
+    alternatives = tuple(_alternatives(desk)) if request.alternatives and compared_at_all else ()
     compared = time.perf_counter()
     shortfalls, suggestions = ((), ()) if fleet else remedies(desk, main, cheapest, alternatives)
     return Plan(
@@ -79,7 +85,15 @@ def plan(request: Request) -> Plan:
         changes=changes(fleet, request.holdings) if fleet and request.holdings else (),
         rejections=rejections,
         assumptions=request.assumptions,
-        warnings=(*request.warnings, *_warnings(fleet, request)),
+        warnings=(
+            *request.warnings,
+            *_warnings(fleet, request),
+            *(
+                ()
+                if compared_at_all
+                else ("alternatives are not compared for so large a program: --all compares them",)
+            ),
+        ),
         shortfalls=tuple(shortfalls),
         suggestions=tuple(suggestions),
         timing_s={
@@ -119,7 +133,7 @@ def _alternatives(desk: Desk) -> Iterable[Alternative]:
     thorough = desk.is_simple or request.every_alternative
     for kind, name, flag, offers in _partitions(request.offers):
         if thorough or kind == "provider":
-            yield _alternative(desk, Pool(kind=kind, name=name, flag=flag, offers=offers))
+            yield _alternative(_of_its_own(desk, kind, name), Pool(kind=kind, name=name, flag=flag, offers=offers))
     for pool in request.pools:
         if pool.offers and (thorough or pool.kind == "purchase_option"):
             yield _alternative(desk, pool)
@@ -129,6 +143,17 @@ def _alternatives(desk: Desk) -> Iterable[Alternative]:
                 kind="precision", name=precision, flag=f"--precision {precision}", offers=request.offers, note=note
             )
             yield _alternative(desk, pool, (precision,))
+
+
+def _of_its_own(desk: Desk, kind: AlternativeKind, name: str) -> Desk:
+    """The desk without instances that run today with others; what is committed stays, since it is paid anyway."""
+
+    def belongs(holding: Holding) -> bool:
+        machine = holding.offer.instance_type
+        return holding.committed > 0 or name == (machine.provider if kind == "provider" else machine.accelerator)
+
+    held = tuple(holding for holding in desk.request.holdings if belongs(holding))
+    return desk if held == tuple(desk.request.holdings) else desk.asked(replace(desk.request, holdings=held))
 
 
 def _partitions(offers: Sequence[Offer]) -> Iterable[tuple[AlternativeKind, str, str, list[Offer]]]:
@@ -237,5 +262,11 @@ def _warnings(fleet: Fleet | None, request: Request) -> Iterable[str]:
             yield f"{offer.key}: the price is {age} days old (of {offer.observed_on}); `costopt refresh` updates it"
         if offer.purchase_option is PurchaseOption.SPOT:
             yield f"{offer.key}: spot can be taken away at short notice, and its price moves"
+    for group in fleet.replicas:
+        if group.kind.machines > 1:
+            yield (
+                f"one replica of {group.workload.name} spans {group.kind.machines} instances of "
+                f"{group.offer.instance_type.name}: order them close together, on one network"
+            )
     if any(item.offer.in_stock is None for item in fleet.instances):
         yield "availability of the chosen instances is not known: a price is not a promise of capacity"

@@ -58,21 +58,22 @@ def _kept(problem: Problem, use: _Use, others: Sequence[ProgramOffer]) -> Purcha
     used = _share(problem, [needed >= use.kept for needed in use.needed])
     if use.offer.committed >= use.kept:
         return _reason(problem, use, "committed", use.kept, used, None, None, "committed already: paid in every case")
+    if use.offer.is_spot:
+        return _spot(problem, use, others, use.kept)
     hourly = _cheapest(problem, (offer for offer in others if offer.by_period and not offer.is_spot))
     if use.offer.by_period:
-        what = "spot: " if use.offer.is_spot else ""
         longer = _cheapest(problem, (offer for offer in others if not offer.by_period))
         if longer is None:
-            text = f"{what}runs in every hour; nothing on offer that binds for a term is of the same hardware"
+            text = "runs in every hour; nothing on offer that binds for a term is of the same hardware"
             return _reason(problem, use, "always_on", use.kept, used, None, None, text)
         share = break_even_share(problem, longer, use.offer)
-        text = f"{what}runs in every hour; {_named(longer)} would pay {_from(share)}"
+        text = f"runs in every hour; {_named(longer)} would {_pay(share)}"
         return _reason(problem, use, "always_on", use.kept, used, share, longer, text)
     if hourly is None:
         text = "bound for a term; nothing on offer by the hour is of the same hardware"
         return _reason(problem, use, "term", use.kept, used, None, None, text)
     share = break_even_share(problem, use.offer, hourly)
-    text = f"the term pays {_from(share)} against {_named(hourly)} by the hour; it is used {used:.0%} of the time"
+    text = f"against {_named(hourly)} by the hour it will {_pay(share)}; it is used {used:.0%} of the time"
     return _reason(problem, use, "term", use.kept, used, share, hourly, text)
 
 
@@ -80,27 +81,30 @@ def _by_period(problem: Problem, use: _Use, others: Sequence[ProgramOffer]) -> P
     most = max(use.bought)
     used = _share(problem, [count > 0 for count in use.bought])
     if use.offer.is_spot:
-        firm = _cheapest(problem, (offer for offer in others if not offer.is_spot and offer.by_period))
-        if firm is None:
-            return _reason(problem, use, "spot", most, used, None, None, "spot; none on demand is of the same hardware")
-        price = problem.effective_usd_per_hour(use.offer) / (1 - problem.spot_margin)
-        against = problem.effective_usd_per_hour(firm)
-        text = (
-            f"spot at {price:,.4f} USD per hour of capacity that is not interrupted, against {against:,.4f} "
-            f"of {_named(firm)}"
-        )
-        return _reason(problem, use, "spot", most, used, price / against, firm, text)
+        return _spot(problem, use, others, most)
     kept = _cheapest(problem, (offer for offer in (*others, use.offer) if not offer.is_spot))
     if kept is None or kept is use.offer:
         text = f"by the hour: the busiest of them runs {used:.0%} of the time, keeping it would pay from 100% on"
         return _reason(problem, use, "by_the_hour", most, used, 1.0, use.offer, text)
     share = break_even_share(problem, kept, use.offer)
-    text = f"by the hour: the busiest of them runs {used:.0%} of the time, {_named(kept)} would pay {_from(share)}"
+    text = f"by the hour: the busiest of them runs {used:.0%} of the time, {_named(kept)} would {_pay(share)}"
     return _reason(problem, use, "by_the_hour", most, used, share, kept, text)
 
 
-def _from(share: float) -> str:
-    return f"from {share:.0%} use on" if share <= 1 else "never at its price"
+def _spot(problem: Problem, use: _Use, others: Sequence[ProgramOffer], units: int) -> PurchaseReason:
+    used = _share(problem, [use.kept + more > 0 for more in use.bought])
+    firm = _cheapest(problem, (offer for offer in others if not offer.is_spot and offer.by_period))
+    if firm is None:
+        text = "spot; none on demand is of the same hardware"
+        return _reason(problem, use, "spot", units, used, None, None, text)
+    price = problem.effective_usd_per_hour(use.offer) / (1 - problem.spot_margin)
+    against = problem.effective_usd_per_hour(firm)
+    text = f"spot at {price:,.4f} USD per hour that is not interrupted, against {against:,.4f} of {_named(firm)}"
+    return _reason(problem, use, "spot", units, used, price / against, firm, text)
+
+
+def _pay(share: float) -> str:
+    return f"pay from {share:.0%} use on" if share <= 1 else "not pay at its price, whatever the use"
 
 
 def _reason(
