@@ -92,6 +92,8 @@ class InferenceWorkload:
     def __post_init__(self) -> None:
         if not self.demands:
             raise InvalidValue(f"shapes of {self.name}", 0, "give at least one")
+        if not 0 < self.utilization <= 1:
+            raise InvalidValue(f"utilization of {self.name}", self.utilization, "give a share above 0, at most 1")
         if len(self.profile) not in PROFILE_LENGTHS:
             raise InvalidValue(f"profile of {self.name}", len(self.profile), "give 24 or 168 hourly numbers")
         if any(not 0 <= factor < math.inf for factor in self.profile) or (self.profile and not any(self.profile)):
