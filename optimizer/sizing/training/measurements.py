@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from optimizer.sizing.training.calibration import SOFTWARE_YEAR
+from optimizer.sizing.dtypes import sixteen_bit_rate
+from optimizer.sizing.training.calibration import SOFTWARE_YEAR, optimizer_name
 from optimizer.sizing.training.setup import Cluster, TrainingLayout, TrainingSetup
 from optimizer.sizing.training.time import model_flops_per_token
 from optimizer.sizing.validation import carried_rows
 from optimizer.workload.architecture import Architecture, CacheGroup, resolve_model
-from providers.accelerators import Accelerator, resolve
+from providers.accelerators import Accelerator, has_memory_label, matches
 from providers.errors import UsageError
 from providers.instance_types import usual_link
 from providers.networks import usual_domain, usual_network_gbit
@@ -27,7 +28,10 @@ _STACK_WORDS: Final = (
 )
 """Words of a framework's name and the stack that they mean, first match first."""
 
-_TASKS: Final = {"pretrain": "train", "pre-train": "train", "train": "train", "lora": "lora", "qlora": "qlora"}
+_TASK_WORDS: Final = (("qlora", "qlora"), ("lora", "lora"), ("pre", "train"), ("train", "train"), ("", "finetune"))
+"""Words of a method and the task that they mean, first match first."""
+
+_UNMODELLED_PRECISIONS: Final = ("fp32", "tf32", "int8")
 _NOTE_TRAITS: Final = {
     "trains_embeddings": ("embedding and output layer trained",),
     "fused_step": ("fused in backward", "optimizer in backward", "no grad buffer", "fused optimizer"),
@@ -77,10 +81,17 @@ def measurement(row: Mapping[str, str]) -> Measurement | str:
     quality = _text(row, "quality") or "measured"
     if quality in ("suspect", "estimate"):
         return f"quality: {quality}"
+    name = (row.get("gpu") or row.get("accelerator") or "").strip()
     try:
-        accelerator = resolve((row.get("gpu") or row.get("accelerator") or "").strip())
+        accelerator = _accelerator(name, _number(row, "gpu_memory_gib"))
     except UsageError:
-        return f"unknown accelerator {row.get('gpu') or row.get('accelerator') or '(none)'}"
+        return f"unknown accelerator {name or '(none)'}"
+    if _text(row, "precision") in _UNMODELLED_PRECISIONS or _number(row, "quant_bits") == 8:
+        return "precision that is not modelled"
+    try:
+        optimizer_name(row.get("optimizer") or "adamw")
+    except UsageError:
+        return f"unknown optimizer {row.get('optimizer')}"
     model = stated_model(row)
     if model is None:
         return "model neither known nor described"
@@ -103,6 +114,12 @@ def measurement(row: Mapping[str, str]) -> Measurement | str:
         recompute_stated=_recompute(row) is not None,
         layout_stated=_layout_stated(row),
     )
+
+
+def _accelerator(name: str, memory_gib: float | None) -> Accelerator:
+    """The variant of that name; where the name leaves several, the one of the stated memory. Raises UnknownName."""
+    variants = matches(name)
+    return next((v for v in variants if memory_gib and has_memory_label(v, memory_gib)), variants[0])
 
 
 def traits(row: Mapping[str, str]) -> frozenset[str]:
@@ -179,19 +196,31 @@ def _rate(row: Mapping[str, str], setup: TrainingSetup) -> tuple[float | None, b
     hours, tokens = _number(row, "total_gpu_hours"), _number(row, "total_tokens_b")
     if rate is None and hours and tokens:
         return tokens * 1e9 / (hours * 3600), True
+    if rate is None:
+        rate = _achieved_flops(row, setup) / model_flops_per_token(setup.model, setup.task, setup.seq_len)
+    return (rate if rate > 0 else None), whole
+
+
+def _achieved_flops(row: Mapping[str, str], setup: TrainingSetup) -> float:
+    """Model FLOP/s of an accelerator, from the row's TFLOP/s or its share of the peak; 0 where it states neither.
+
+    Hardware FLOPs count the forward pass that full recomputation repeats: three quarters of them are the model's.
+    """
     tflops = _number(row, "tflops_per_gpu")
-    if rate is None and tflops and not _text(row, "tflops_basis").startswith("hardware"):
-        rate = tflops * 1e12 / model_flops_per_token(setup.model, setup.task, setup.seq_len)
-    return rate, whole
+    if tflops is not None:
+        hardware = _text(row, "tflops_basis").startswith("hardware") and setup.recompute == "full"
+        return tflops * 1e12 * (0.75 if hardware else 1.0)
+    return (_number(row, "mfu_pct") or 0.0) / 100 * sixteen_bit_rate(setup.cluster.accelerator)
 
 
 def _setup(row: Mapping[str, str], model: Architecture, accelerator: Accelerator) -> TrainingSetup:
     framework, marks = _text(row, "framework"), traits(row)
-    task = _TASKS.get(_text(row, "method") or "pretrain", "finetune")
+    method = _text(row, "method") or "pretrain"
+    task = next(task for word, task in _TASK_WORDS if word in method)
     stack = _stack(framework, whole_run=_text(row, "quality") == "whole-run")
     seq_len = _whole(row, "seq_len") or (4096 if task == "train" else 2048)
     micro_batch = _whole(row, "micro_batch") or max(1, _UNSTATED_MICRO_TOKENS // seq_len)
-    count = _accelerators(row, task)
+    count = _count(row, task)
     tp, pp, cp = (_whole(row, key) or 1 for key in ("tp", "pp", "cp"))
     ep = _whole(row, "ep") or min(max(1, model.experts), count, _UNSTATED_EXPERT_RANKS)
     layout = TrainingLayout(tp=tp, pp=pp, cp=cp, ep=ep, dp=max(1, count // (tp * pp * cp)))
@@ -211,7 +240,7 @@ def _setup(row: Mapping[str, str], model: Architecture, accelerator: Accelerator
         micro_batch=micro_batch,
         global_batch_tokens=batch,
         precision=_precision(row),
-        optimizer=row.get("optimizer") or "adamw",
+        optimizer=optimizer_name(row.get("optimizer") or "adamw"),
         mixed=_is_mixed(row, task, stack),
         zero_stage=1 if unsharded_litgpt else _zero_stage(row, stack, sharded=sharded, count=count),
         recompute=recompute,
@@ -234,7 +263,7 @@ def _stack(framework: str, *, whole_run: bool) -> str:
     return "megatron" if whole_run else "fsdp"
 
 
-def _accelerators(row: Mapping[str, str], task: str) -> int:
+def _count(row: Mapping[str, str], task: str) -> int:
     """The row's count; of a whole run without one, what finishes it in about a month; else the smallest that fits."""
     count = _whole(row, "gpu_count")
     if count:
@@ -277,10 +306,8 @@ def _precision(row: Mapping[str, str]) -> str:
 
 
 def _is_mixed(row: Mapping[str, str], task: str, stack: str) -> bool:
-    """FP32 masters: pre-training and DeepSpeed have them; plain PyTorch fine-tuning does where it says so."""
-    if stack == "eager" or task in ("lora", "qlora"):
-        return _number(row, "quant_bits") == 32
-    return task == "train" or stack in ("megatron", "megatron-deepspeed", "nemo", "xla", "hf")
+    """FP32 masters: usual but for adapters and the recipes of litgpt and torchtune, which are pure 16-bit."""
+    return (stack != "eager" and task not in ("lora", "qlora")) or _number(row, "quant_bits") == 32
 
 
 def _zero_stage(row: Mapping[str, str], stack: str, *, sharded: bool, count: int) -> int:

@@ -197,10 +197,11 @@ def _elementwise_s(setup: TrainingSetup, c: TimeConstants, passes: float) -> flo
 
 
 def _launch_s(setup: TrainingSetup, c: TimeConstants) -> float:
-    """Host time per layer and micro-batch, in three passes."""
-    if setup.model.is_moe:
+    """Host time per layer and micro-batch, in three passes. XLA launches whole steps."""
+    speed = stack_named(setup.stack).speed
+    if setup.model.is_moe and speed != "xla":
         return c.expert_launch_s
-    return {"hf": c.hf_launch_s, "fsdp": c.plain_launch_s}.get(stack_named(setup.stack).speed, c.tuned_launch_s)
+    return {"hf": c.hf_launch_s, "fsdp": c.plain_launch_s}.get(speed, c.tuned_launch_s)
 
 
 def _communication_s(setup: TrainingSetup, c: TimeConstants, passes: float) -> float:

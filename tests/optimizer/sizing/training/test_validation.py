@@ -64,6 +64,9 @@ def test_groups_cover_every_prediction(shipped: dict[str, Any]) -> None:
         ({"gpu": "Cerebras WSE-3"}, "unknown accelerator Cerebras WSE-3"),
         ({"model": "nobody/knows", "params_b": ""}, "model neither known nor described"),
         ({"quality": "suspect"}, "quality: suspect"),
+        ({"optimizer": "shampoo"}, "unknown optimizer shampoo"),
+        ({"precision": "tf32"}, "precision that is not modelled"),
+        ({"quant_bits": "8"}, "precision that is not modelled"),
         ({"tokens_per_s_per_gpu": "", "fits": ""}, "nothing measured"),
     ],
 )
@@ -87,6 +90,27 @@ def test_whole_runs_are_slower_than_steady_state() -> None:
     found = parsed(**run, gpu_count="", seq_len="4096")
     assert found.whole_run
     assert found.tokens_per_s_per_accelerator == pytest.approx(3014, rel=0.01)
+
+
+def test_a_bare_name_is_told_apart_by_the_stated_memory() -> None:
+    assert parsed(gpu="A100", gpu_memory_gib="40").setup.cluster.accelerator.name == "A100-SXM4-40GB"
+    assert parsed(gpu="A100").setup.cluster.accelerator.name == "A100-SXM4-80GB"
+
+
+def test_a_rate_is_taken_from_flops_or_their_share_of_the_peak() -> None:
+    by_flops = parsed(tokens_per_s_per_gpu="", tflops_per_gpu="156").tokens_per_s_per_accelerator
+    by_share = parsed(tokens_per_s_per_gpu="", mfu_pct="50").tokens_per_s_per_accelerator
+    hardware = {"tokens_per_s_per_gpu": "", "tflops_basis": "hardware", "activation_checkpointing": "full"}
+    assert by_flops == pytest.approx(by_share)
+    assert parsed(**hardware, tflops_per_gpu="208").tokens_per_s_per_accelerator == pytest.approx(by_flops)
+
+
+@pytest.mark.parametrize(
+    ("method", "task"),
+    [("pretrain", "train"), ("full_ft", "finetune"), ("SFT", "finetune"), ("QLoRA", "qlora"), ("dpo-lora", "lora")],
+)
+def test_methods_are_known_by_their_words(method: str, task: str) -> None:
+    assert parsed(method=method).setup.task == task
 
 
 @pytest.mark.parametrize(
