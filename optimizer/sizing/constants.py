@@ -51,8 +51,9 @@ KINDS: Final = (
     ConstantKind(prefix="compute.part", meaning="factor on compute of one accelerator", start=1.0, doubt=1.13),
     ConstantKind(prefix="compute.old_rocm", meaning="factor of ROCm before 2025.3 on compute", start=0.5, doubt=1.65),
     ConstantKind(
-        prefix="compute.weight_only", meaning="factor of dequantising kernels on compute", start=0.5, doubt=1.35
+        prefix="compute.weight_only", meaning="factor of dequantising kernels on compute", start=0.7, doubt=1.35
     ),
+    ConstantKind(prefix="compute.weight_only_experts", meaning="the same in expert matrices", start=0.5, doubt=1.35),
     ConstantKind(
         prefix="compute.experts_slower",
         meaning="times that expert matrices are slower than dense",

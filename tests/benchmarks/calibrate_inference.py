@@ -27,6 +27,9 @@ from optimizer.sizing.runs import MeasuredRun, RunPrediction, SkippedRun, batch_
 DATA = Path(__file__).parents[2] / "optimizer" / "sizing" / "data"
 ENOUGH_ROWS = 60
 FEW_REQUESTS = 16
+CLASS_SCALE = (0.75, 1.35)
+LEAST_WIDTH = 0.05
+WANTED_COVERAGE = 0.81
 METRICS = ("throughput", "tpot", "ttft")
 WEIGHTS = {"throughput": 1.0, "tpot": 0.8, "ttft": 0.35}
 SOFTNESS = 0.15
@@ -216,37 +219,69 @@ def write_constants(fit: Fit, x: np.ndarray) -> None:
             writer.writerow([name, f"{values[name]:.4g}", f"{spread.get(name, 1.0):.3g}", len(fit.users.get(name, ()))])
 
 
-def interval_rows(runs: Sequence[MeasuredRun], errors: np.ndarray) -> Iterator[list[object]]:
-    """Quantiles of the errors on unseen sources, by metric, device class and load where there are enough."""
+def interval_rows(runs: Sequence[MeasuredRun], errors: np.ndarray, stretch: Sequence[float]) -> Iterator[list[object]]:
+    """Ends of the intervals, from errors on sources that the constants had not seen.
+
+    The ends of a load are quantiles of its errors, each source weighted by the root of its rows, times the metric's
+    `stretch` (in logarithms). A device class moves them by the root of its mean error over that of all classes.
+    """
     classes = np.array([device_class(run.hardware.accelerator) for run in runs])
     loads = np.array([load_group(run.kind) for run in runs])
-    everything = np.ones(len(runs), bool)
+    weights = source_weights(runs)
     for column, metric in enumerate(METRICS):
-        for kind in ("all", *sorted(set(classes))):
-            for load in ("all", *sorted(set(loads))):
-                mask = (everything if kind == "all" else classes == kind) & (
-                    everything if load == "all" else loads == load
-                )
-                found = errors[mask, column]
-                found = found[np.isfinite(found)]
-                if (kind == "all" or load != "all") and len(found) >= ENOUGH_ROWS:
-                    low, high = np.exp(-np.quantile(found, [(1 + LEVEL) / 2, (1 - LEVEL) / 2]))
-                    # An interval holds its own prediction, whatever the bias of a few sources.
-                    yield [metric, kind, load, len(found), f"{min(low, 0.95):.4g}", f"{max(high, 1.05):.4g}"]
+        found = np.isfinite(errors[:, column])
+        for load in ("all", *sorted(set(loads))):
+            mask = found & ((loads == load) | (load == "all"))
+            if mask.sum() < ENOUGH_ROWS:
+                continue
+            ends = [
+                -weighted_quantile(errors[mask, column], weights[mask], q) for q in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)
+            ]
+            typical = np.average(np.abs(errors[mask, column]), weights=weights[mask])
+            for kind in ("all", *(sorted(set(classes)) if load != "all" else ())):
+                chosen = mask & ((classes == kind) | (kind == "all"))
+                if chosen.sum() >= ENOUGH_ROWS:
+                    own = np.average(np.abs(errors[chosen, column]), weights=weights[chosen])
+                    scale = float(np.clip(np.sqrt(own / typical), *CLASS_SCALE)) * stretch[column]
+                    low, high = min(ends[0] * scale, -LEAST_WIDTH), max(ends[1] * scale, LEAST_WIDTH)
+                    yield [metric, kind, load, int(chosen.sum()), f"{np.exp(low):.4g}", f"{np.exp(high):.4g}"]
 
 
-def write_intervals(runs: Sequence[MeasuredRun], errors: np.ndarray) -> None:
+def source_weights(runs: Sequence[MeasuredRun]) -> np.ndarray:
+    """One over the root of the source's rows: large tables count more than small ones, but not in proportion."""
+    sources = [run.source for run in runs]
+    return np.array([1 / math.sqrt(sources.count(source)) for source in sources])
+
+
+def weighted_quantile(values: np.ndarray, weights: np.ndarray, share: float) -> float:
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return float(values[order][min(len(values) - 1, int(np.searchsorted(reached, share)))])
+
+
+def stretches(runs: Sequence[MeasuredRun], errors: np.ndarray) -> list[float]:
+    """How far quantiles must be stretched to hold WANTED_COVERAGE of the rows of a source that did not make them."""
+    low, high = np.full(len(METRICS), 0.7), np.full(len(METRICS), 2.5)
+    for _ in range(7):
+        middle = (low + high) / 2
+        held = covered(runs, errors, list(middle))
+        short = np.nanmean(np.where(np.isfinite(errors), held, np.nan), axis=0) < WANTED_COVERAGE
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    return [float(value) for value in high]
+
+
+def write_intervals(runs: Sequence[MeasuredRun], errors: np.ndarray, stretch: Sequence[float]) -> None:
     with (DATA / "intervals.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["metric", "device_class", "load", "rows", "low", "high"])
-        writer.writerows(interval_rows(runs, errors))
+        writer.writerows(interval_rows(runs, errors, stretch))
 
 
-def left_out_rows(runs: Sequence[MeasuredRun], errors: np.ndarray) -> Iterator[list[object]]:
+def left_out_rows(runs: Sequence[MeasuredRun], errors: np.ndarray, stretch: Sequence[float]) -> Iterator[list[object]]:
     """Errors of each source under constants and intervals that had not seen it, and of all sources together."""
     sources = np.array([run.source for run in runs])
     few = np.array([run.concurrency is not None and run.concurrency <= FEW_REQUESTS for run in runs])
-    held = covered(runs, errors, sources)
+    held = covered(runs, errors, stretch)
     for column, metric in enumerate((*METRICS, "ttft up to 16 requests")):
         c = min(column, len(METRICS) - 1)
         chosen = few if column == len(METRICS) else np.ones(len(runs), bool)
@@ -259,14 +294,15 @@ def left_out_rows(runs: Sequence[MeasuredRun], errors: np.ndarray) -> Iterator[l
                 yield [metric, source, int(mask.sum()), *(f"{figure:.3g}" for figure in figures)]
 
 
-def covered(runs: Sequence[MeasuredRun], errors: np.ndarray, sources: np.ndarray) -> np.ndarray:
+def covered(runs: Sequence[MeasuredRun], errors: np.ndarray, stretch: Sequence[float]) -> np.ndarray:
     """Whether the interval that the other sources give holds the measurement, by run and metric."""
+    sources = np.array([run.source for run in runs])
     held = np.zeros(errors.shape, bool)
     for source in dict.fromkeys(sources):
         others = np.flatnonzero(sources != source)
         table = {
             (row[0], row[1], row[2]): (float(str(row[4])), float(str(row[5])))
-            for row in interval_rows([runs[i] for i in others], errors[others])
+            for row in interval_rows([runs[i] for i in others], errors[others], stretch)
         }
         for i in np.flatnonzero(sources == source):
             kind, load = device_class(runs[i].hardware.accelerator), load_group(runs[i].kind)
@@ -277,11 +313,11 @@ def covered(runs: Sequence[MeasuredRun], errors: np.ndarray, sources: np.ndarray
     return held
 
 
-def write_left_out(runs: Sequence[MeasuredRun], errors: np.ndarray) -> None:
+def write_left_out(runs: Sequence[MeasuredRun], errors: np.ndarray, stretch: Sequence[float]) -> None:
     with (DATA / "left_out.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["metric", "source", "rows", "median_pct", "p90_pct", "bias", "interval_coverage"])
-        writer.writerows(left_out_rows(runs, errors))
+        writer.writerows(left_out_rows(runs, errors, stretch))
 
 
 def carry(table: Path, name: str, columns: Sequence[str]) -> None:
@@ -324,10 +360,10 @@ def main() -> None:
         print("leaving one source out")
         for line in report(fit, errors):
             print(line)
-        np.save("left_out_errors.npy", errors)
         if options.write:
-            write_intervals(runs, errors)
-            write_left_out(runs, errors)
+            stretch = stretches(runs, errors)
+            write_intervals(runs, errors, stretch)
+            write_left_out(runs, errors, stretch)
 
 
 if __name__ == "__main__":

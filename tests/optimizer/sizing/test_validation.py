@@ -26,7 +26,7 @@ def test_the_carried_runs_are_predicted_within_the_stated_errors(
     figures = errors([p for p in inference.predictions if p.metric == metric])
     assert figures["median_abs_pct_error"] <= median
     assert figures["p90_abs_pct_error"] <= p90
-    assert 0.75 <= figures["interval_coverage"] <= 0.95
+    assert 0.75 <= figures["interval_coverage"] <= 0.97
 
 
 def test_nearly_every_carried_run_is_predicted_and_the_rest_counted_by_reason(inference: Validation) -> None:

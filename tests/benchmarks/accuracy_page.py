@@ -1,0 +1,217 @@
+"""Writes `docs/accuracy.md` and its plots from the measurements that the project carries.
+
+    python tests/benchmarks/accuracy_page.py
+
+The figures are those of `costopt validate`; the ones for sources that were left out come from the calibration.
+"""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from optimizer.sizing.accuracy import Prediction, Validation, validation_document
+from optimizer.sizing.training.validation import validate_training
+from optimizer.sizing.validation import carried_rows, validate_inference, validate_memory
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PLOTS = ("throughput", "tpot", "ttft")
+GROUPS = ("accelerator", "model", "engine", "scenario", "source")
+SHOWN = 12
+SIZE, MARGIN = 420, 46
+UNITS = {"throughput": "tokens/s", "tpot": "TPOT, ms", "ttft": "TTFT, ms"}
+
+HEAD = """# How far off the estimates are
+
+This page is written by `python tests/benchmarks/accuracy_page.py`. `costopt validate inference`, `costopt validate
+memory` and `costopt validate training` repeat its figures on the measurements that the package carries; give them a
+file of the same columns to try them on your own (`id, model, weight_dtype, kv_dtype, engine, engine_version, gpu,
+gpu_count, tp, pp, dp, input_tokens, output_tokens, concurrency_or_rate, scenario, output_tok_per_s_total,
+total_tok_per_s, requests_per_s, ttft_ms, tpot_ms, latency_ms, source_date, notes`). An error is abs(predicted /
+measured - 1), in percent; bias is the median of predicted / measured; coverage is the share of measurements inside
+the 80 % interval.
+
+The constants are in `optimizer/sizing/data/calibration.csv`, each with the factor of one standard error and the
+number of runs that read it; `optimizer/sizing/constants.py` says what each means.
+`tests/benchmarks/calibrate_inference.py TABLE.csv --leave-one-out --write` refits them.
+"""
+
+WRONG = """## What it gets wrong
+
+- **Host processors.** Steps of small models (below 3 B) at high concurrency are spent on the host: the same L4 or
+  A100 differs by 1.5 x and more between clouds. Rows of Qwen2.5-0.5B and of L4 under tensor parallelism have the
+  largest errors.
+- **First tokens under load.** A TTFT above 16 running requests depends on how a client starts its requests, which
+  tables do not tell: the intervals of TTFT are wide (0.2 to 4 x), and a plan that must keep a tight TTFT should be
+  measured (`--measured`).
+- **Dequantising kernels.** 4-bit weights at large batches rest on few, older rows: current kernels may be faster.
+- **Runs near the edge of memory.** Where weights leave a few percent of the card, a GiB of activations halves the
+  batch; TensorRT-LLM engines built for one shape do worse there than the estimate says.
+- **Experts over many ranks.** Expert parallelism over PCIe, and mixtures over more than one node, rest on few rows.
+- **Identical prompts.** Static benchmarks that send the same prompt to every slot touch fewer experts than real
+  traffic; Mixtral under early TensorRT-LLM looks faster than it would serve.
+- **One source per engine or part.** SGLang rests on H20 and H200 rows; MI300X on vLLM of 2024 with three rows of
+  2026, so its 16-bit compute after 2025 is mostly the starting value; LMDeploy, MLC, DeepSpeed-MII and ExLlamaV2
+  have few rows.
+- **Nothing measured**: TPU, Trainium, Inferentia and Gaudi; their estimates are the roofline at the average shares,
+  and plans leave them out unless asked. Speculative decoding, LoRA adapters, CPU offload and multimodal inputs are
+  not modelled.
+"""
+
+
+def page() -> str:
+    """The page as text."""
+    inference = validate_inference(carried_rows("inference"))
+    memory = validate_memory(carried_rows("memory"))
+    document, memory_document = validation_document(inference), validation_document(memory)
+    parts = [HEAD, "## Inference: the rows that the calibration used\n", _overall(document)]
+    parts += [f"![{UNITS[m]}: predicted against measured](accuracy-{m}.svg)\n" for m in PLOTS]
+    parts += ["## Inference: sources that the calibration had not seen\n", _left_out()]
+    parts += ["## Memory\n", _memory(memory_document)]
+    parts += ["## Training: the rows that the calibration used\n", *_training()]
+    for metric in PLOTS:
+        for group in GROUPS:
+            parts.append(_group(metric, group, document["metrics"][metric]["by"][group]))
+    parts += [WRONG, "## Sources\n", _sources()]
+    return "\n".join(parts)
+
+
+def plot(metric: str, validation: Validation) -> str:
+    """A scatter of predicted against measured on logarithmic axes, with the diagonal and a factor of 1.5 beside it."""
+    points = [p for p in validation.predictions if p.metric == metric and p.predicted]
+    low, high = _decades(points)
+    marks = sorted({(_place(p.measured, low, high), SIZE - _place(p.predicted or 1.0, low, high)) for p in points})
+    path = "".join(f"M{x} {y}h0" for x, y in marks)
+    lines = "".join(_line(low, high, factor) for factor in (1 / 1.5, 1.0, 1.5))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{SIZE}" height="{SIZE}" font-family="sans-serif" '
+        'font-size="11">'
+        f'<rect width="{SIZE}" height="{SIZE}" fill="#fff"/>{lines}{"".join(_ticks(low, high))}'
+        f'<path d="{path}" stroke="#2563a8" stroke-opacity=".45" stroke-width="4" stroke-linecap="round"/>'
+        f'<text x="{SIZE / 2}" y="{SIZE - 8}" text-anchor="middle">measured {UNITS[metric]}</text>'
+        f'<text x="12" y="{SIZE / 2}" text-anchor="middle" transform="rotate(-90 12 {SIZE / 2})">'
+        f"predicted {UNITS[metric]}</text></svg>\n"
+    )
+
+
+def _decades(points: Sequence[Prediction]) -> tuple[int, int]:
+    values = [value for p in points for value in (p.measured, p.predicted or p.measured)]
+    return math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+
+
+def _place(value: float, low: int, high: int) -> int:
+    share = (math.log10(value) - low) / (high - low)
+    return round(MARGIN + share * (SIZE - 2 * MARGIN))
+
+
+def _line(low: int, high: int, factor: float) -> str:
+    style = 'stroke="#888"' if factor == 1 else 'stroke="#bbb" stroke-dasharray="4 4"'
+    start, end = 10.0**low, 10.0**high
+    x1, x2 = _place(start, low, high), _place(end, low, high)
+    y1, y2 = SIZE - _place(start * factor, low, high), SIZE - _place(end * factor, low, high)
+    return f'<path d="M{x1} {y1}L{x2} {y2}" {style} fill="none"/>'
+
+
+def _ticks(low: int, high: int) -> Iterator[str]:
+    for decade in range(low, high + 1):
+        at = _place(10.0**decade, low, high)
+        label = f"{10.0**decade:g}"
+        yield f'<text x="{at}" y="{SIZE - MARGIN + 16}" text-anchor="middle">{label}</text>'
+        yield f'<text x="{MARGIN - 6}" y="{SIZE - at + 4}" text-anchor="end">{label}</text>'
+
+
+def _overall(document: Mapping[str, Any]) -> str:
+    header = ("metric", "rows", "predicted", "median %", "p90 %", "within 1.5 x", "bias", "coverage")
+    keys = (
+        "rows",
+        "predicted",
+        "median_abs_pct_error",
+        "p90_abs_pct_error",
+        "within_1_5x",
+        "bias",
+        "interval_coverage",
+    )
+    rows = [(name, *(_cell(values[key]) for key in keys)) for name, values in document["metrics"].items()]
+    return _table(header, rows)
+
+
+def _left_out() -> str:
+    path = ROOT / "optimizer" / "sizing" / "data" / "left_out.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    rows = [tuple(row.values()) for row in found if row["source"] == "all" or row["metric"] in ("throughput", "tpot")]
+    return (
+        "Every source is predicted by constants that were fitted to the others, and its coverage is that of the\n"
+        "intervals which the others give. `all` is every row so predicted. Interval ends are quantiles of these\n"
+        "errors, stretched until they hold 81 % of the rows of a source that did not make them.\n\n"
+        + _table(("metric", "source", "rows", "median %", "p90 %", "bias", "coverage"), rows)
+    )
+
+
+def _memory(document: Mapping[str, Any]) -> str:
+    verdict = document["metrics"]["verdict"]
+    lines = [
+        f"{verdict['predicted']} reports: {verdict['agreement']:.1%} of the verdicts agree, "
+        f'{verdict["false_fits"]} wrong "fits", {verdict["false_rejections"]} wrong rejections.\n'
+    ]
+    keys = ("rows", "median_abs_pct_error", "p90_abs_pct_error", "bias")
+    rows = [(name, *(_cell(document["metrics"][name][key]) for key in keys)) for name in ("weights", "kv_tokens")]
+    return "\n".join([*lines, _table(("metric", "rows", "median %", "p90 %", "bias"), rows)])
+
+
+def _sources() -> str:
+    """The first citation of each source's rows."""
+    named: dict[str, tuple[str, int]] = {}
+    for row in carried_rows("inference"):
+        key = row["id"].split("-")[0]
+        citation, rows = named.get(key, (row["source"], 0))
+        named[key] = (citation, rows + 1)
+    return _table(("source", "rows", "first row from"), [(k, str(rows), text) for k, (text, rows) in named.items()])
+
+
+def _training() -> Iterator[str]:
+    document = validation_document(validate_training(carried_rows("training")))
+    verdict = document["metrics"]["verdict"]
+    yield (
+        f"{verdict['predicted']} runs: {verdict['agreement']:.1%} of the verdicts agree; {verdict['false_fits']} of "
+        f"{verdict['out_of_memory']} that ran out of memory were taken to fit, {verdict['false_rejections']} of "
+        f"{verdict['fitting']} that ran were taken not to.\n"
+    )
+    header = ("metric", "rows", "median %", "p90 %", "within 1.5 x", "bias", "coverage")
+    keys = ("rows", "median_abs_pct_error", "p90_abs_pct_error", "within_1_5x", "bias", "interval_coverage")
+    found = document["metrics"]
+    yield _table(header, [(name, *(_cell(found[name][key]) for key in keys)) for name in ("time", "peak_memory")])
+    for group in ("accelerator", "engine", "source"):
+        yield _group("time", group, found["time"]["by"][group])
+
+
+def _group(metric: str, group: str, found: Mapping[str, Mapping[str, Any]]) -> str:
+    ordered = sorted(found.items(), key=lambda item: (-item[1]["rows"], item[0]))[:SHOWN]
+    keys = ("rows", "median_abs_pct_error", "p90_abs_pct_error", "bias", "interval_coverage")
+    rows = [(name, *(_cell(values.get(key)) for key in keys)) for name, values in ordered if values["rows"]]
+    left = len(found) - len(ordered)
+    more = f", the largest {SHOWN} of {len(found)}" if left else ""
+    return f"### {metric} by {group}{more}\n\n" + _table((group, "rows", "median %", "p90 %", "bias", "coverage"), rows)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|--:" * (len(header) - 1) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def main() -> None:
+    DOCS.mkdir(exist_ok=True)
+    (DOCS / "accuracy.md").write_text(page(), encoding="utf-8")
+    inference = validate_inference(carried_rows("inference"))
+    for metric in PLOTS:
+        (DOCS / f"accuracy-{metric}.svg").write_text(plot(metric, inference), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
