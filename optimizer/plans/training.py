@@ -61,9 +61,10 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
     by_id = {choice.id: choice for choice in choices}
     jobs = tuple(PlannedJob(choice=by_id[option.id], start_hours=start) for option, start in solution.chosen.values())
     solved = time.perf_counter()
-    first = _with_curve(desk, request, [choice for choice in choices if _is_first(request, choice)])
+    allowed = [c for c in choices if request.max_accelerators is None or c.accelerators <= request.max_accelerators]
+    first = _with_curve(desk, request, [choice for choice in allowed if _is_first(request, choice)])
     fastest = min(first, key=lambda c: (c.hours, c.usd_total, c.id), default=None)
-    alternatives = tuple(_alternatives(desk, request, choices))
+    alternatives = tuple(_alternatives(desk, request, allowed))
     chosen = jobs[0].choice if jobs else None
     return TrainingPlan(
         request=request,
@@ -120,9 +121,10 @@ def _is_first(request: TrainingRequest, choice: ClusterChoice) -> bool:
 
 
 def _with_late_ones(desk: Desk, request: TrainingRequest, choices: list[ClusterChoice]) -> list[ClusterChoice]:
-    """Also clusters that miss their deadline, of the quickest hardware: what the shortfall is measured by."""
+    """Also clusters of the quickest hardware that are late or too large: what the shortfall is measured by."""
     known = {choice.id for choice in choices}
     quick = _quickest_offers(request.offers)
+    desk = replace(desk, most_accelerators=None)
     late = [c for run, model in request.jobs for c in desk.choices(run, model, quick, even_if_late=True)]
     return [*choices, *(choice for choice in late if choice.id not in known)]
 

@@ -232,7 +232,7 @@ def shortfalls(problem: TrainingProblem) -> tuple[Shortfall, ...]:
     for job in problem.jobs:
         own = [option for option in problem.options if option.job == job.id]
         if not own:
-            return (Shortfall(limit=f"memory of {job.id}", needed=1, available=0, unit="clusters that hold the job"),)
+            return (Shortfall(limit=f"clusters that hold {job.id}", needed=1, available=0, unit="on the market"),)
         limit = problem.max_accelerators
         small = [option for option in own if limit is None or option.accelerators <= limit]
         if limit is not None and not small:

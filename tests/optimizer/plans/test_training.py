@@ -207,6 +207,14 @@ def test_hardware_that_cannot_hold_the_job_is_counted() -> None:
     assert plan.rejections == {"hardware: does not hold the job (one machine: no documented network)": 1}
 
 
+def test_too_few_accelerators_are_said_with_how_many_it_takes() -> None:
+    plan = planned(make_offer(**P5, usd="40"), run=make_run(model="70B"), max_accelerators=8)
+    (shortfall,) = plan.shortfalls
+    assert (shortfall.limit, shortfall.available) == ("accelerators", 8)
+    assert shortfall.needed == 16
+    assert plan.fastest is None
+
+
 def test_the_same_question_gives_the_same_plan() -> None:
     offers = [make_offer(**P5, usd="40"), make_offer(**P4DE, usd="20")]
     first, second = (training_plan_document(planned(*order)) for order in (offers, offers[::-1]))

@@ -60,7 +60,7 @@ def test_too_few_accelerators_say_how_many_it_takes() -> None:
 
 def test_a_job_without_any_cluster_is_said_to_have_none() -> None:
     (shortfall,) = solved(TrainingProblem(jobs=[Job(id="a")], options=[])).shortfalls
-    assert shortfall.limit == "memory of a"
+    assert shortfall.limit == "clusters that hold a"
 
 
 def test_two_jobs_that_share_accelerators_run_one_after_the_other() -> None:
