@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from optimizer.cli.tables import Table, terminal
-from optimizer.report.page import Page, shown
+from optimizer.report.page import Page, printable, shown
 
 
 def rendered_page(page: Page, format_: str, now: datetime, not_on_a_terminal: frozenset[str]) -> str | bytes:
@@ -25,8 +25,9 @@ def rendered_page(page: Page, format_: str, now: datetime, not_on_a_terminal: fr
 
 
 def _parts(page: Page, left_out: frozenset[str]) -> Iterator[Table | str]:
-    yield f"{page.title}\n{page.subtitle}"
-    yield "\n".join(f"{f.label}: {f.value}{f' ({f.note})' if f.note else ''}" for f in page.figures)
+    yield f"{printable(page.title)}\n{printable(page.subtitle)}"
+    figures = (f"{f.label}: {f.value}{f' ({f.note})' if f.note else ''}" for f in page.figures)
+    yield "\n".join(printable(line) for line in figures)
     for section in page.sections:
         for table in section.tables:
             if table.id in left_out or not table.rows:
@@ -35,10 +36,12 @@ def _parts(page: Page, left_out: frozenset[str]) -> Iterator[Table | str]:
             kept = [(index, column) for index, column in enumerate(table.columns) if not column.detail]
             yield Table(
                 title=table.title,
-                columns=[column.title for _, column in kept],
+                columns=[printable(column.title) for _, column in kept],
                 rows=[[shown(row[index], column.kind) for index, column in kept] for row in rows],
-                right=frozenset(column.title for _, column in kept if column.kind not in ("text", "code", "date")),
+                right=frozenset(
+                    printable(column.title) for _, column in kept if column.kind not in ("text", "code", "date")
+                ),
             )
-    yield "Assumed:\n" + "\n".join(f"  - {line}" for line in page.notes)
+    yield "Assumed:\n" + "\n".join(f"  - {printable(line)}" for line in page.notes)
     if page.warnings:
-        yield "Warnings:\n" + "\n".join(f"  - {line}" for line in page.warnings)
+        yield "Warnings:\n" + "\n".join(f"  - {printable(line)}" for line in page.warnings)

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from optimizer.report.page import Column, Page, Value, shown
+from optimizer.report.page import Column, Page, Value, printable, shown
 from optimizer.report.svg import svg_chart
 
 if TYPE_CHECKING:
@@ -52,10 +52,16 @@ def _environment() -> "Environment":
         loader=DictLoader({"page.html": _data("page.html")}),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_finalized,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+def _finalized(value: object) -> object:
+    """Names without control characters; our own markup, whose type is another, is left alone."""
+    return printable(value) if type(value) is str else value
 
 
 def _data(name: str) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from optimizer.report.page import Page, Table, shown
+from optimizer.report.page import Page, Table, printable, shown
 
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>|#~])")
 
@@ -66,4 +66,4 @@ def _row(cells: Sequence[str]) -> str:
 
 def escaped(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", printable(" ".join(text.split())))

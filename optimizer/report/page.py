@@ -119,7 +119,7 @@ def shown(value: Value, kind: Kind) -> str:
     if value is None:
         return ""
     if isinstance(value, (str, date)):
-        return str(value)
+        return printable(str(value))
     match kind:
         case "usd":
             return f"{value:,.2f}"
@@ -129,6 +129,11 @@ def shown(value: Value, kind: Kind) -> str:
             return f"{value:,.1%}"
         case _:
             return f"{value:,.2f}".rstrip("0").rstrip(".")
+
+
+def printable(text: str) -> str:
+    """The text without control characters: a name could move a terminal's cursor with them."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
 def total_row(columns: Sequence[Column], rows: Sequence[Sequence[Value]], label: str = "Total") -> list[Value]:
