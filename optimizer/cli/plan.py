@@ -221,6 +221,7 @@ def plan(
         if refresh:
             market_view.refresh_first(provider or (), offline=offline, quiet=quiet)
         runs = train_plan.plan_jobs(question)
+        runs = runs if timing else replace(runs, timing_s={})
         write_result(train_plan_output.render(runs, format_, explained=explain, everything=show_all), output)
         say(train_plan_output.remarks(runs, format_), quiet=quiet)
         return _exit_code(runs.solution.status, require_optimal=require_optimal)

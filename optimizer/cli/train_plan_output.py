@@ -81,6 +81,8 @@ def _parts(plan: TrainingPlan, *, explained: bool, everything: bool) -> Iterator
     if plan.rejections and (everything or not plan.jobs):
         left_out = [(reason, str(count)) for reason, count in plan.rejections.items()]
         yield Table(title="Left out", columns=("reason", "number"), rows=left_out, right=frozenset({"number"}))
+    if plan.timing_s:
+        yield "Time: " + ", ".join(f"{key} {value:.3f}" for key, value in plan.timing_s.items())
     prices = plan.prices
     old = f"; {prices.stale:,} of those are older than {prices.max_age_days} days or undated" if prices.stale else ""
     yield (

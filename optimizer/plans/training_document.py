@@ -55,6 +55,8 @@ def training_plan_document(plan: TrainingPlan) -> dict[str, Any]:
         "assumptions": list(request.assumptions),
         "warnings": list(plan.warnings),
     }
+    if plan.timing_s:
+        document["timing"] = {key: number(value) for key, value in plan.timing_s.items()}
     if not plan.jobs:
         document["shortfalls"] = [
             {"limit": s.limit, "needed": number(s.needed), "available": number(s.available), "unit": s.unit}

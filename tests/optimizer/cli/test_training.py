@@ -53,6 +53,11 @@ def test_an_impossible_deadline_exits_with_3_and_the_shortest_possible_run(costo
     assert document["suggestions"]
 
 
+def test_where_the_time_went_is_shown_when_asked_for(costopt: Command) -> None:
+    assert "timing" not in document_of(costopt, *TRAIN, "--gpu", "H100")
+    assert document_of(costopt, *TRAIN, "--gpu", "H100", "--timing")["timing"]["sizing_s"] > 0
+
+
 def test_a_budget_without_a_deadline_buys_the_fastest_run(costopt: Command) -> None:
     document = document_of(
         costopt, "--model", "8B", "--task", "finetune", "--tokens", "1B", "--budget", "500", "--provider", "aws"
