@@ -18,6 +18,7 @@ from optimizer.sizing.dtypes import WeightFormat, arithmetic, sixteen_bit_rate
 from optimizer.sizing.engines import EngineProfile
 from optimizer.workload.architecture import Architecture
 from providers.accelerators import Accelerator
+from providers.networks import usual_domain
 
 _REFERENCE_YEAR: Final = 2025.0
 """Year of the engines that `overhead.layer_us.*` and `overhead.sequence_us.*` describe."""
@@ -30,7 +31,6 @@ _PCIE_PEER_GB_PER_S: Final = 32.0
 """One direction of PCIe 4.0 x16: what peers reach through the root complex, whatever the slot promises beyond."""
 
 _BRIDGED_RANKS: Final = 2
-_NODE_RANKS: Final = 8
 _NETWORK_GB_PER_S: Final = 50.0
 """One direction of a 400 Gbit/s port per accelerator, as HGX nodes have."""
 
@@ -205,7 +205,7 @@ def _links(accelerator: Accelerator, link: str, ranks: int, k: Mapping[str, floa
     one_way = accelerator.link_gb_per_s / 2
     if link == "nvlink_bridge" and ranks <= _BRIDGED_RANKS:
         link = "nvlink"
-    if ranks > _NODE_RANKS and link != "ici" and not accelerator.name.startswith(("GB200", "GB300")):
+    if ranks > usual_domain(accelerator):
         return k["allreduce.network_us"] * 1e-6, _NETWORK_GB_PER_S * 1e9 * k["link.share"]
     if link in ("nvlink", "ici", "neuronlink"):
         return k["allreduce.nvlink_us"] * 1e-6, one_way * 1e9 * k["link.share"]

@@ -21,6 +21,7 @@ from optimizer.sizing.steps import StepCosts, step_costs
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import SLO, RequestShape
 from providers.errors import InvalidValue
+from providers.networks import usual_domain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,9 +260,12 @@ def _layout(model: Architecture, hardware: Hardware, tp: int | None, pp: int | N
         if count % stages:
             raise InvalidValue("pipeline stages", stages, f"must divide the {count} accelerators")
         share = count // stages
-        width = max(t for t in valid_tensor_parallel(model, share) if share % t == 0)
+        reached = min(share, usual_domain(hardware.accelerator))
+        width = max(t for t in valid_tensor_parallel(model, reached) if share % t == 0)
         layout = Layout(tp=width, pp=stages * (share // width))
         problem = tensor_parallel_problem(model, share)
+        if problem is None and share > reached:
+            problem = f"the fast link joins {reached} {hardware.accelerator.name}"
         return layout, [
             f"tensor parallelism over {share} is not possible: {problem}; sized as {layout}"
         ] if problem else []
@@ -277,6 +281,8 @@ def _layout(model: Architecture, hardware: Hardware, tp: int | None, pp: int | N
         return layout, [
             f"{layout} uses {used} of {count} accelerators: memory does not pool by itself (set --tp {count})"
         ]
+    if tp > usual_domain(hardware.accelerator):
+        return layout, [f"TP{tp} reduces over the network between machines: every layer waits for it"]
     return layout, []
 
 
