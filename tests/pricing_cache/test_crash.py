@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -17,13 +18,13 @@ from pricing_cache.location import CacheLocation
 from pricing_cache.observations import Outcome, read_runs
 from pricing_cache.schema import OBSERVATIONS
 from pricing_cache.store import open_for_reading
-from tests.pricing_cache.refreshing import LOWEST_USD, prices_in_use
+from tests.pricing_cache.refreshing import prices_in_use
 
 pytestmark = pytest.mark.shipped_snapshot  # the processes that are started read it too
 
 ROOT = Path(__file__).parents[2]
 OFFERS = 500
-LONGEST_LIFE_S = 0.25
+KILLS = 50
 
 
 def start(location: CacheLocation, provider: str, times: int) -> "subprocess.Popen[str]":
@@ -44,45 +45,52 @@ def assert_sound(path: Path) -> None:
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
 
 
-@pytest.mark.parametrize("kills", [50])
-def test_a_refresh_that_is_killed_at_any_point_loses_no_last_good_price(
-    sqlite_location: CacheLocation, kills: int
-) -> None:
+def one_refresh_s(location: CacheLocation) -> float:
+    """How long a whole refresh takes here and now; it leaves good prices behind."""
+    with start(location, "lambda", 1) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        began = time.monotonic()
+        assert process.stdout.readline() == "done\n"
+        return time.monotonic() - began
+
+
+def kill_at_a_random_moment(location: CacheLocation, longest_life_s: float, chance: random.Random) -> None:
+    with start(location, "lambda", 1_000) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        Event().wait(chance.uniform(0, longest_life_s))  # the point of the test: a random moment
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_a_refresh_that_is_killed_at_any_point_loses_no_last_good_price(sqlite_location: CacheLocation) -> None:
     path = sqlite_location.database
     assert path is not None
     chance = random.Random(20261130)
-    highest = LOWEST_USD
-    for _ in range(kills):
-        with start(sqlite_location, "lambda", 1_000) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "begins\n"
-            Event().wait(chance.uniform(0, LONGEST_LIFE_S))  # the point of the test: a random moment
-            process.send_signal(signal.SIGKILL)
-        assert process.returncode == -signal.SIGKILL
-        if not path.exists():
-            continue  # killed before its first write
+    longest_life_s = 2 * one_refresh_s(sqlite_location)
+    first = highest = max(prices_in_use(sqlite_location.url, "lambda").values())
+    for _ in range(KILLS):
+        kill_at_a_random_moment(sqlite_location, longest_life_s, chance)
         assert_sound(path)
         rows, runs = observations(sqlite_location)
         assert rows == runs * OFFERS
         prices = prices_in_use(sqlite_location.url, "lambda")
-        assert len(prices) == (OFFERS if runs else 0)
-        assert len(set(prices.values())) <= 1, "offers of two runs in use at once"
-        assert max(prices.values(), default=highest) >= highest
-        highest = max(prices.values(), default=highest)
-    assert highest > LOWEST_USD, "no refresh was ever stored: the kills come too early"
+        assert len(prices) == OFFERS
+        assert len(set(prices.values())) == 1, "offers of two runs in use at once"
+        assert max(prices.values()) >= highest
+        highest = max(prices.values())
+    assert highest > first, "no refresh was ever stored: the kills come too early"
 
 
 def test_a_killed_refresh_leaves_a_server_as_it_was(postgresql_location: CacheLocation) -> None:
     chance = random.Random(20261130)
+    longest_life_s = 2 * one_refresh_s(postgresql_location)
     for _ in range(5):
-        with start(postgresql_location, "lambda", 1_000) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "begins\n"
-            Event().wait(0.3 + chance.uniform(0, LONGEST_LIFE_S))
-            process.send_signal(signal.SIGKILL)
+        kill_at_a_random_moment(postgresql_location, longest_life_s, chance)
         rows, runs = observations(postgresql_location)
         assert rows == runs * OFFERS
-        assert len(prices_in_use(postgresql_location.url, "lambda")) == (OFFERS if runs else 0)
+        assert len(prices_in_use(postgresql_location.url, "lambda")) == OFFERS
 
 
 def test_eight_processes_refresh_and_plan_at_once_and_no_row_is_lost(location: CacheLocation) -> None:
