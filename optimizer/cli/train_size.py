@@ -1,6 +1,7 @@
 """Turns the flags of `costopt size` for a training task into the sizing of the job and its printed form."""
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 from optimizer.cli.choices import json_text
@@ -10,6 +11,7 @@ from optimizer.sizing.layout import valid_tensor_parallel
 from optimizer.sizing.training.calibration import TIME, stack_named
 from optimizer.sizing.training.document import TrainingSize, training_size_document
 from optimizer.sizing.training.layouts import (
+    TrainingEstimate,
     best_layout,
     check_run,
     closest_layout,
@@ -29,7 +31,7 @@ from providers.units import GB, GIB
 
 
 def size_training(
-    flags: TrainingFlags, model: Architecture, *, gpu: str, count: int, host_memory_gb: float | None, now: Any
+    flags: TrainingFlags, model: Architecture, *, gpu: str, count: int, host_memory_gb: float | None, now: datetime
 ) -> TrainingSize:
     """Sizes the job on `count` accelerators of a kind, in machines as their vendor builds them. Raises UsageError."""
     variants = matches(gpu)
@@ -84,10 +86,16 @@ def _hardware_assumptions(cluster: Cluster, asked: str, variants: tuple[Accelera
         )
 
 
-def _warnings(run: TrainingRun, model: Architecture, sized: Any, *, tokens_stated: bool) -> Iterator[str]:
+def _warnings(run: TrainingRun, model: Architecture, sized: TrainingEstimate, *, tokens_stated: bool) -> Iterator[str]:
     memory, setup = sized.memory, sized.setup
     if not tokens_stated:
         yield "no --tokens: memory and speed only, no hours"
+    elif run.deadline_hours is not None and sized.hours_high > run.deadline_hours:
+        much = "takes" if sized.hours > run.deadline_hours else "may take"
+        yield (
+            f"the run {much} longer than the deadline of {run.deadline_hours:,.0f} h: {sized.hours:,.0f} h "
+            f"({sized.hours_low:,.0f} to {sized.hours_high:,.0f})"
+        )
     if model.max_position and run.seq_len > model.max_position:
         yield f"sequences of {run.seq_len:,} tokens exceed the model's {model.max_position:,} positions"
     if memory.limiting == "host_ram":

@@ -35,6 +35,10 @@ _CURVE_HARDWARE: Final = 3
 """Kinds of hardware, cheapest first, whose larger clusters are sized for the trade-off of time against cost."""
 
 
+_MACHINE: Final = 8
+"""Accelerators of the usual machine for training."""
+
+
 def plan_training(request: TrainingRequest) -> TrainingPlan:
     """The cheapest cluster for each job within deadlines and budget, or the fastest within a budget alone.
 
@@ -276,6 +280,11 @@ def _warnings(request: TrainingRequest, jobs: Iterable[PlannedJob]) -> Iterator[
     """What a buyer must know: age of prices, capacity, an interval that passes the deadline, long sequences."""
     limit = request.today - timedelta(days=request.max_age_days)
     for run, model in request.jobs:
+        if run.sequences_per_step < _MACHINE:
+            yield (
+                f"{run.name}: an optimizer step of {run.sequences_per_step} sequences cannot keep the "
+                f"{_MACHINE} accelerators of a machine busy by data parallelism"
+            )
         if model.max_position and run.seq_len > model.max_position:
             yield (
                 f"{run.name}: sequences of {run.seq_len:,} tokens exceed the model's {model.max_position:,} positions"

@@ -27,6 +27,12 @@ class TrainingSize:
     def fits(self) -> bool:
         return self.estimate.memory.verdict != "does_not_fit"
 
+    @property
+    def meets_deadline(self) -> bool | None:
+        """Whether the estimated hours are within the deadline; None without tokens or a deadline."""
+        deadline = self.run.deadline_hours
+        return None if deadline is None or not self.tokens_stated else self.estimate.hours <= deadline
+
 
 def training_size_document(model: Architecture, sized: TrainingSize) -> dict[str, Any]:
     """The document's keys are those of schema version 1.0.
@@ -114,6 +120,8 @@ def _performance(sized: TrainingSize) -> dict[str, Any] | None:
         "step_s": _around(estimate.step.seconds),
         "hours": _around(estimate.hours) if sized.tokens_stated else None,
         "gpu_hours": _around(estimate.hours * estimate.accelerators) if sized.tokens_stated else None,
+        "deadline_hours": number(sized.run.deadline_hours),
+        "meets_deadline": sized.meets_deadline,
     }
 
 

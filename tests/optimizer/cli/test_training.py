@@ -164,6 +164,13 @@ def test_a_sizing_has_the_promised_keys(costopt: Command) -> None:
     assert 0.2 < performance["mfu"] < 0.8
 
 
+@pytest.mark.parametrize(("deadline", "met", "word"), [("30d", True, ""), ("1h", False, "takes longer")])
+def test_a_sizing_says_whether_it_meets_the_deadline(costopt: Command, deadline: str, met: bool, word: str) -> None:
+    document = document_of(costopt, "size", *TRAIN, "--gpu", "H100", "--count", "64", "--deadline", deadline)
+    assert document["performance"]["meets_deadline"] is met
+    assert any(word in warning for warning in document["warnings"]) or met
+
+
 def test_a_sizing_without_tokens_has_no_hours_and_says_so(costopt: Command) -> None:
     document = document_of(costopt, "size", "--model", "7B", "--task", "lora", "--gpu", "A100-80GB")
     assert document["performance"]["hours"] is None
