@@ -217,8 +217,9 @@ def test_too_few_accelerators_are_said_with_how_many_it_takes() -> None:
 
 def test_the_same_question_gives_the_same_plan() -> None:
     offers = [make_offer(**P5, usd="40"), make_offer(**P4DE, usd="20")]
-    first, second = (training_plan_document(planned(*order)) for order in (offers, offers[::-1]))
-    assert {**first, "alternatives": None} == {**second, "alternatives": None}
+    first, second = (replace(planned(*order), timing_s={}) for order in (offers, offers[::-1]))
+    documents = [{**training_plan_document(plan), "alternatives": None} for plan in (first, second)]
+    assert documents[0] == documents[1]
 
 
 def test_best_choice_ignores_what_is_late_or_too_dear() -> None:
