@@ -129,7 +129,7 @@ class MemoryConstants:
     fragmentation_share: float = 0.1
     workspace_gib: float = 0.4
     qlora_activations: float = 1.45
-    tight_share: float = 0.92
+    tight_share: float = 0.88
     spread: float = 1.2
     """Half-width of the 80 % interval of a predicted peak, as a factor."""
 
