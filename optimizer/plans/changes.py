@@ -17,10 +17,13 @@ def changes(fleet: Fleet, holdings: Iterable[Holding]) -> tuple[Change, ...]:
     What stays changes nothing; an added instance adds its price, an ended one saves it. Committed instances stay.
     """
     held = {id(holding.offer): holding for holding in holdings}
-    planned = {id(item.offer): item for item in fleet.instances}
-    lines = [_line("add", item.offer, item.mean_count, 1) for key, item in planned.items() if key not in held]
+    planned: dict[int, tuple[Offer, Decimal]] = {}
+    for item in fleet.instances:
+        before = planned.get(id(item.offer), (item.offer, Decimal(0)))[1]
+        planned[id(item.offer)] = (item.offer, before + item.mean_count)
+    lines = [_line("add", offer, count, 1) for key, (offer, count) in planned.items() if key not in held]
     for key, holding in held.items():
-        kept = planned[key].mean_count if key in planned else Decimal(0)
+        kept = planned[key][1] if key in planned else Decimal(0)
         if kept:
             lines.append(_line("keep", holding.offer, kept, 0))
         if kept < holding.running:

@@ -155,9 +155,8 @@ class Market:
             machines = sizes[0]
             together = holding.running // machines
             bound = min(together, holding.committed // machines)
-            yield replace(
-                self._program_offer(key, holding.offer, together, machines), committed=bound, running=together
-            )
+            bundle = self._program_offer(key, holding.offer, together * machines, machines)
+            yield replace(bundle, committed=bound, running=together)
             left = Holding(holding.offer, holding.running - together * machines, holding.committed - bound * machines)
             left = replace(left, committed=min(left.committed, left.running))
         if left.running or 1 in sizes:
