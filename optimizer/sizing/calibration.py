@@ -189,7 +189,7 @@ def _compute(
     dense_share = share * (k["compute.weight_only"] if weight_only and not model.is_moe else 1.0)
     dense = peak * min(_MOST_COMPUTE, dense_share) * part
     if model.is_moe and fmt.compute == "fp4":
-        dense = sixteen * min(_MOST_COMPUTE, share16 / k["compute.experts_slower"]) * part
+        dense = sixteen * min(_MOST_COMPUTE, share16 * k["compute.mixture_dense"]) * part
     expert_share = share * (k["compute.weight_only_experts"] if weight_only else 1.0) / k["compute.experts_slower"]
     expert = peak * min(_MOST_COMPUTE, expert_share) * part
     head = sixteen * min(_MOST_COMPUTE, share16) * part

@@ -60,6 +60,12 @@ KINDS: Final = (
         start=1.5,
         doubt=1.5,
     ),
+    ConstantKind(
+        prefix="compute.mixture_dense",
+        meaning="factor on 16-bit compute in the small dense matrices of 4-bit mixtures",
+        start=0.7,
+        doubt=1.5,
+    ),
     ConstantKind(prefix="compute.llamacpp", meaning="factor of llama.cpp on 16-bit compute", start=0.5, doubt=1.65),
     ConstantKind(
         prefix="compute.llamacpp.class",
