@@ -17,20 +17,21 @@ def changes(fleet: Fleet, holdings: Iterable[Holding]) -> tuple[Change, ...]:
     What stays changes nothing; an added instance adds its price, an ended one saves it. Committed instances stay.
     """
     held = {id(holding.offer): holding for holding in holdings}
-    planned: dict[int, tuple[Offer, Decimal]] = {}
-    for item in fleet.instances:
-        before = planned.get(id(item.offer), (item.offer, Decimal(0)))[1]
-        planned[id(item.offer)] = (item.offer, before + item.mean_count)
-    lines = [_line("add", offer, count, 1) for key, (offer, count) in planned.items() if key not in held]
+    lines = [
+        _line("add", item.offer, item.mean_count, item.paid_hours_per_needed_hour)
+        for item in fleet.instances
+        if id(item.offer) not in held
+    ]
     for key, holding in held.items():
-        kept = planned[key][1] if key in planned else Decimal(0)
+        kept = sum((item.mean_count for item in fleet.instances if id(item.offer) == key), Decimal(0))
         if kept:
-            lines.append(_line("keep", holding.offer, kept, 0))
+            lines.append(_line("keep", holding.offer, kept, Decimal(0)))
         if kept < holding.running:
-            lines.append(_line("end", holding.offer, holding.running - kept, -1))
+            lines.append(_line("end", holding.offer, holding.running - kept, Decimal(-1)))
     return tuple(sorted(lines, key=lambda line: (_ORDER[line.kind], line.offer.key)))
 
 
-def _line(kind: ChangeKind, offer: Offer, count: Decimal, sign: int) -> Change:
+def _line(kind: ChangeKind, offer: Offer, count: Decimal, times: Decimal) -> Change:
+    """`times` the price of the average count is what changes per month."""
     whole = int(count.to_integral_value(rounding=ROUND_CEILING))
-    return Change(kind=kind, offer=offer, count=whole, usd_per_month=sign * count * offer.usd_per_month)
+    return Change(kind=kind, offer=offer, count=whole, usd_per_month=times * count * offer.usd_per_month)

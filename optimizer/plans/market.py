@@ -156,12 +156,12 @@ class Market:
             together = holding.running // machines
             bound = min(together, holding.committed // machines)
             bundle = self._program_offer(key, holding.offer, together * machines, machines)
-            yield replace(bundle, committed=bound, running=together)
+            yield _as_held(bundle, holding.offer, committed=bound, running=together)
             left = Holding(holding.offer, holding.running - together * machines, holding.committed - bound * machines)
             left = replace(left, committed=min(left.committed, left.running))
         if left.running or 1 in sizes:
             single = self._program_offer(key, holding.offer, left.running)
-            yield replace(single, committed=left.committed, running=left.running)
+            yield _as_held(single, holding.offer, committed=left.committed, running=left.running)
 
     def bundles(self, offer: Offer, precisions: tuple[str, ...]) -> tuple[int, ...]:
         """In which numbers instances of the offer are bought: as the workloads' replicas take them, else one by one.
@@ -270,6 +270,7 @@ class Market:
         hours = tuple(period.hours for period in problem.periods)
         keys = dict.fromkeys([*solution.kept, *(offer for offer, _ in solution.bought)])
         units = {offer.id: offer.instances_per_unit for offer in problem.offers}
+        held = {offer.id for offer in problem.offers if offer.running}
         instances = [
             PlannedInstances(
                 offer=self._offers[key],
@@ -278,6 +279,7 @@ class Market:
                 hours=hours,
                 boot_hours=self.terms.boot_hours,
                 horizon_hours=self.terms.horizon_hours,
+                held=key in held,
             )
             for key in keys
         ]
@@ -316,6 +318,12 @@ class Market:
         part = placement.replicas / solution.replicas[placement.candidate, placement.period]
         keys = ((placement.candidate, shape_id(b), placement.period) for b in range(shapes))
         return tuple(solution.flows.get(key, 0.0) * part for key in keys)
+
+
+def _as_held(unit: ProgramOffer, offer: Offer, *, committed: int, running: int) -> ProgramOffer:
+    """The unit at the price it has today, its upfront spread: that is paid, and the term began before the need."""
+    price = float(offer.usd_per_hour) * unit.instances_per_unit
+    return replace(unit, usd_per_hour=price, upfront_usd=0.0, term_hours=None, committed=committed, running=running)
 
 
 def shape_id(index: int) -> str:

@@ -22,7 +22,8 @@ class PlannedInstances:
     """Instances of one offer: `kept` in every period, and `bought` more in single periods of `hours` each.
 
     `boot_hours` is paid for each start of an instance that is bought by the period. A commitment that is longer than
-    `horizon_hours` is paid to its end, within the need. None: the need outlasts it.
+    `horizon_hours` is paid to its end, within the need. None: the need outlasts it. Of what is `held` already, nothing
+    is paid upfront any more, and its term is nobody's choice.
     """
 
     offer: Offer
@@ -31,6 +32,7 @@ class PlannedInstances:
     hours: tuple[float, ...] = (1.0,)
     boot_hours: float = 0.0
     horizon_hours: float | None = None
+    held: bool = False
 
     @property
     def count(self) -> int:
@@ -59,7 +61,7 @@ class PlannedInstances:
     def paid_hours_per_needed_hour(self) -> Decimal:
         """Term / need, where a commitment binds for longer than the need lasts; else 1."""
         commitment = self.offer.commitment
-        if commitment is None or self.horizon_hours is None:
+        if commitment is None or self.horizon_hours is None or self.held:
             return Decimal(1)
         term = Decimal(commitment.term_months) * HOURS_PER_MONTH
         return max(Decimal(1), term / Decimal(repr(self.horizon_hours)))
@@ -68,7 +70,7 @@ class PlannedInstances:
     def upfront_usd(self) -> Decimal:
         """Paid at once when the kept ones are committed to."""
         commitment = self.offer.commitment
-        return Decimal(0) if commitment is None else commitment.upfront_usd * self.kept
+        return Decimal(0) if commitment is None or self.held else commitment.upfront_usd * self.kept
 
     @property
     def accelerators(self) -> int:

@@ -4,10 +4,10 @@ from decimal import Decimal
 
 import pytest
 
-from optimizer.plans.market import Holding
+from optimizer.plans.market import Holding, Terms
 from optimizer.plans.plan import Plan
 from optimizer.plans.planner import plan
-from providers.offers import PurchaseOption
+from providers.offers import Commitment, CommitmentKind, PurchaseOption
 from tests.builders import make_offer, make_request
 
 
@@ -97,3 +97,22 @@ def test_the_sum_of_changes_is_the_difference_in_cost(committed: int) -> None:
     assert answer.fleet is not None
     today = Decimal("2.5") * 2 * 730
     assert today + sum(c.usd_per_month for c in answer.changes) == answer.fleet.usd_per_month
+
+
+def test_a_term_that_began_before_the_need_is_not_paid_again() -> None:
+    commitment = Commitment(kind=CommitmentKind.RESERVED_INSTANCE, term_months=12, upfront_usd=Decimal(4380))
+    held = make_offer(usd="1", name="held", purchase_option=PurchaseOption.RESERVED_1Y, commitment=commitment)
+    answer = plan(
+        make_request(make_offer(usd="2"), rate=1, holdings=(Holding(held, 1, 1),), terms=Terms(horizon_hours=730.0))
+    )
+    assert answer.fleet is not None
+    assert answer.fleet.usd_per_hour == 1
+    assert answer.proof.bound == pytest.approx(730)
+    assert [item.upfront_usd for item in answer.fleet.instances] == [0]
+
+
+def test_an_added_term_is_counted_to_its_end() -> None:
+    held = make_offer(usd="9", name="held")
+    reserved = make_offer(usd="1", name="new", purchase_option=PurchaseOption.RESERVED_1Y)
+    answer = plan(make_request(reserved, rate=1, holdings=(Holding(held, 1),), terms=Terms(horizon_hours=4380.0)))
+    assert lines(answer) == [("add", "new", 1, Decimal(1460)), ("end", "held", 1, Decimal(-6570))]
