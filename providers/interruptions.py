@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -46,7 +46,7 @@ def interruption_rate(provider: str, instance_type: str, region: str | None) -> 
 
 @cache
 def _published() -> MappingProxyType[tuple[str, str, str], InterruptionRate]:
-    text = files("providers").joinpath("data/spot_interruptions.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("data").joinpath("spot_interruptions.csv").read_text(encoding="utf-8")
     return MappingProxyType(
         {
             (row["provider"], row["instance_type"], row["region"]): InterruptionRate(

@@ -4,7 +4,7 @@ import csv
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 from providers.accelerators import Accelerator
@@ -59,7 +59,7 @@ def usual_domain(accelerator: Accelerator) -> int:
 
 @cache
 def _table() -> tuple[tuple[str, re.Pattern[str], Network], ...]:
-    text = files("providers").joinpath("data/networks.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("data").joinpath("networks.csv").read_text(encoding="utf-8")
     return tuple(
         (
             row["provider"],

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 
 
@@ -27,7 +27,7 @@ class Specification:
 @cache
 def specifications(provider: str) -> Mapping[str, Specification]:
     """The shipped specifications of one provider by instance type; empty for one whose API states them."""
-    text = files("providers").joinpath("data/instance_types.csv").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("data").joinpath("instance_types.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return MappingProxyType({row["instance_type"]: _parse(row) for row in rows if row["provider"] == provider})
 

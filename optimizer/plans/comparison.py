@@ -7,6 +7,7 @@ serve most per accelerator, is all that a best plan needs, and the program is a 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from optimizer.plans.market import Market, in_order
 from optimizer.plans.plan import Fleet, PlannedInstances, PlannedReplicas
@@ -15,6 +16,8 @@ from optimizer.program.covering import Kind, cheapest_cover, largest_cover
 from optimizer.program.problem import Limits, Objective
 from providers.offers import Offer, PurchaseOption
 from providers.units import HOURS_PER_MONTH
+
+_SPOT: Final = PurchaseOption.SPOT
 
 
 class Undecided(Exception):
@@ -115,15 +118,14 @@ def _counts(kinds: Sequence[Kind], objective: Objective, limits: Limits, request
     return counts
 
 
-def _cheapest_by_hardware(offers: Iterable[Offer], bundles: Callable[[Offer], tuple[int, ...]]) -> list[Offer]:
-    """One offer a hardware, spot and other options apart, since spot serves less; ties go by key.
+def cheapest_of_each(offers: Iterable[Offer]) -> list[Offer]:
+    """The cheapest offer of each instance type, spot and priced places apart, by what may be told of it; ties by key.
 
-    Where a replica takes several instances, what lies between them is part of the hardware.
+    Exact where neither places nor counts are limited: any other offer can be exchanged for it at no higher cost.
     """
-    best: dict[tuple[str, bool], Offer] = {}
+    best: dict[tuple[int, bool, bool], Offer] = {}
     for offer in offers:
-        hardware = hardware_of(offer.instance_type, bundles(offer)[0])
-        key = (hardware, offer.purchase_option is PurchaseOption.SPOT)
+        key = (id(offer.instance_type), offer.region is None, offer.purchase_option is _SPOT)
         other = best.get(key)
         if (
             other is None
@@ -134,12 +136,26 @@ def _cheapest_by_hardware(offers: Iterable[Offer], bundles: Callable[[Offer], tu
     return list(best.values())
 
 
+def _cheapest_by_hardware(offers: Iterable[Offer], bundles: Callable[[Offer], tuple[int, ...]]) -> list[Offer]:
+    """One offer a hardware, spot and other options apart, since spot serves less; ties go by key.
+
+    Where a replica takes several instances, what lies between them is part of the hardware.
+    """
+    best: dict[tuple[str, bool], Offer] = {}
+    for offer in cheapest_of_each(offers):
+        key = (hardware_of(offer.instance_type, bundles(offer)[0]), offer.purchase_option is _SPOT)
+        other = best.get(key)
+        if other is None or (offer.usd_per_hour, offer.key) < (other.usd_per_hour, other.key):
+            best[key] = offer
+    return list(best.values())
+
+
 def _lot(market: Market, sizer: Sizer, offer: Offer, precisions: tuple[str, ...], machines: int) -> _Lot | None:
     kinds = sizer.replica_kinds(offer.instance_type, precisions, machines=machines)
     if not kinds:
         return None
     best = max(kinds, key=lambda kind: (kind.requests_per_s(0) or 0.0) / kind.accelerators_per_replica)
     replicas = machines * int(offer.instance_type.accelerator_count) // best.accelerators_per_replica
-    kept = 1.0 - (market.terms.spot_margin if offer.purchase_option is PurchaseOption.SPOT else 0.0)
+    kept = 1.0 - (market.terms.spot_margin if offer.purchase_option is _SPOT else 0.0)
     served = (best.requests_per_s(0) or 0.0) * replicas * sizer.workload.utilization * kept
     return _Lot(offer, best, replicas, served)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from optimizer.plans.comparison import Undecided, compare, is_simple
+from optimizer.plans.comparison import Undecided, cheapest_of_each, compare, is_simple
 from optimizer.plans.market import Choice, Market
 from optimizer.plans.plan import Fleet
 from optimizer.plans.request import Request
@@ -44,8 +44,9 @@ class Desk:
         return Desk(request, replace(self.market, sizers=sizers, holdings=request.holdings))
 
     def choose(self, offers: Iterable[Offer]) -> Choice:
-        """The answer, from the program."""
-        return self.market.choose(offers, self.request.objective, self.limits)
+        """The answer, from the program. Where nothing limits places or counts, offers that never win are not put in."""
+        able = cheapest_of_each(offers) if self.is_simple else offers
+        return self.market.choose(able, self.request.objective, self.limits)
 
     def compare(self, offers: Sequence[Offer], precisions: tuple[str, ...] = ()) -> tuple[Fleet | None, bool]:
         """The answer with other offers or dtypes, and whether it is within the budget: the cheapest if nothing is."""

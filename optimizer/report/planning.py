@@ -10,11 +10,11 @@ from datetime import date
 from decimal import Decimal
 from typing import Final
 
-from optimizer.plans.comparison import Undecided, compare
+from optimizer.plans.comparison import Undecided, cheapest_of_each, compare
 from optimizer.plans.market import Market, Terms
 from optimizer.plans.plan import Fleet, PlannedInstances
 from optimizer.plans.planner import LOSSY_PRECISIONS, Pool
-from optimizer.plans.sizer import Sizer, hardware_of
+from optimizer.plans.sizer import Sizer
 from optimizer.program.problem import Limits, SolverOptions
 from optimizer.report.budget import Budget, BudgetedWorkload
 from optimizer.report.commitments import CommitmentMonth, HeldCommitment, commitment_month
@@ -131,6 +131,7 @@ class Planner:
     file_name: str = "BUDGET.yaml"
     _sizers: dict[str, Sizer] = field(default_factory=dict)
     _months: dict[tuple[object, ...], Fleet | None] = field(default_factory=dict)
+    _reduced: dict[int, tuple[Sequence[Offer], list[Offer]]] = field(default_factory=dict)
 
     def month(self, month: Month, reported: Month, offers: Sequence[Offer] | None = None) -> PlannedMonth:
         """The plan for the month's demand; growth counts from the budget's base month, else from the reported one."""
@@ -166,13 +167,21 @@ class Planner:
         found = []
         for pool in self.pools:
             if pool.kind == "purchase_option" and pool.offers:
-                fleet = self._solve(entry, workload, pool.offers, {})
+                offers = self._cheapest(pool.offers) if _is_placeless(workload) else pool.offers
+                fleet = self._solve(entry, workload, offers, {})
                 found.append((pool.flag, pool.note, fleet))
         if not workload.precisions:
             for precision, note in LOSSY_PRECISIONS.items():
-                fleet = self._solve(entry, workload, self.offers, {}, (precision,))
+                offers = self._cheapest(self.offers) if _is_placeless(workload) else self.offers
+                fleet = self._solve(entry, workload, offers, {}, (precision,))
                 found.append((f"--precision {precision}", note, fleet))
         return [(flag, note, fleet) for flag, note, fleet in found if fleet is not None]
+
+    def _cheapest(self, offers: Sequence[Offer]) -> Sequence[Offer]:
+        """The offers that can be chosen where places do not matter; found once for each list of offers."""
+        if id(offers) not in self._reduced:
+            self._reduced[id(offers)] = (offers, cheapest_of_each(offers))
+        return self._reduced[id(offers)][1]
 
     def _fleet(
         self,
@@ -183,6 +192,8 @@ class Planner:
         left: Mapping[str, int],
     ) -> Fleet | None:
         paid = [offer for c in active if left[c.name] for offer in self._as_offers(c)]
+        if _is_placeless(workload):
+            offers = self._cheapest(offers)
         stock = {str(offer.key): left[offer.commitment.variant] for offer in paid if offer.commitment is not None}
         key = (entry.name, workload.requests_per_s, tuple(sorted(stock.items())), id(offers))
         if key not in self._months:
@@ -198,7 +209,6 @@ class Planner:
         precisions: tuple[str, ...] = (),
     ) -> Fleet | None:
         sizer = self._sizers.setdefault(entry.name, Sizer(entry.workload, entry.architecture))
-        offers = cheapest_of_each(offers) if workload.regions is None and not workload.same_region else offers
         market = Market([replace(sizer, workload=workload)], Terms(), SolverOptions(), (), stock)
         try:
             return compare(market, offers, "min_cost", Limits(), precisions=precisions)
@@ -313,19 +323,9 @@ class Planner:
         ]
 
 
-def cheapest_of_each(offers: Sequence[Offer]) -> list[Offer]:
-    """The cheapest offer of each hardware and way to lose it: where places do not matter, no other is ever chosen.
-
-    Commitments already bought are kept: there are only so many of each.
-    """
-    best: dict[tuple[object, ...], Offer] = {}
-    for offer in offers:
-        paid = str(offer.key) if offer.usd_per_hour == _NEXT_TO_NOTHING else ""
-        key = (hardware_of(offer.instance_type), offer.purchase_option is PurchaseOption.SPOT, paid)
-        other = best.get(key)
-        if other is None or (offer.usd_per_hour, offer.key) < (other.usd_per_hour, other.key):
-            best[key] = offer
-    return list(best.values())
+def _is_placeless(workload: InferenceWorkload) -> bool:
+    """Whether it does not matter to the workload where its replicas are."""
+    return workload.regions is None and not workload.same_region and not workload.minimum_replicas_by_region
 
 
 def lowest_by_thing(offers: Sequence[Offer]) -> dict[str, Decimal]:
