@@ -296,7 +296,7 @@ def plan(
     result = make_plan(request)
     stages = {"import_s": imported - started, "load_s": loaded - imported, **result.timing_s}
     result = replace(result, timing_s=stages if timing else {})
-    write_result(plan_output.render(result, format_, explained=explain, everything=show_all), output)
+    write_result(plan_output.render(result, format_, explained=explain, everything=show_all, trace=given.trace), output)
     say(plan_output.remarks(result, format_), quiet=quiet)
     return _exit_code(result.status, require_optimal=require_optimal)
 

@@ -1,7 +1,8 @@
 """Turns a plan into what is printed: tables, JSON, CSV or Markdown."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 from optimizer.cli.choices import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
@@ -25,10 +26,14 @@ _KIND_TITLES = {
 }
 
 
-def render(plan: Plan, format_: str, *, explained: bool, everything: bool) -> str:
-    """The plan in one of the formats."""
+def render(
+    plan: Plan, format_: str, *, explained: bool, everything: bool, trace: Mapping[str, Any] | None = None
+) -> str:
+    """The plan in one of the formats; JSON also has the statistics of a request log, where it was planned from one."""
     if format_ == "json":
         document = plan_document(plan)
+        if trace is not None:
+            document["trace"] = dict(trace)
         if explained:
             document["explanation"] = explain(plan)
         return json_text(document)

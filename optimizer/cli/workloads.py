@@ -3,16 +3,20 @@
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from optimizer.cli import choices
+from optimizer.sizing.document import number
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
 from providers.errors import InvalidValue, UsageError
+
+if TYPE_CHECKING:
+    from optimizer.workload.traces import TraceSummary
 
 MAX_TRACE_BYTES: Final = 4_000_000_000
 TRACE_RATES: Final = ("peak", "mean")
@@ -25,6 +29,8 @@ class Workloads:
     pairs: tuple[tuple[InferenceWorkload, Architecture], ...]
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    trace: Mapping[str, Any] | None = None
+    """Statistics of the request log, where there is one."""
 
 
 def chosen(
@@ -84,8 +90,9 @@ def from_trace(path: str, workload: InferenceWorkload, *, at_peak: bool, max_sha
         f"{path}: {summary.requests:,} requests in {summary.duration_s:,.0f} s, {summary.mean_requests_per_s:.3f} "
         f"requests/s on average, {summary.peak_minute_requests_per_s:.2f} in the busiest minute",
         f"input tokens {summary.input_tokens_mean:.0f} on average ({summary.input_tokens_p50:.0f} median), output "
-        f"{summary.output_tokens_mean:.0f} ({summary.output_tokens_p50:.0f}); {summary.requests_per_month:,.0f} "
-        "requests a month at the mean rate",
+        f"{summary.output_tokens_mean:.0f} ({summary.output_tokens_p50:.0f}); 30 days at the mean rate have "
+        f"{summary.requests_in_30_days:,.0f} requests, {summary.input_tokens_in_30_days / 1e9:,.2f} billion input and "
+        f"{summary.output_tokens_in_30_days / 1e9:,.2f} billion output tokens",
         f"reduced to {len(reduced.demands)} shapes, whose requests differ from the real ones by "
         f"{reduced.length_loss:.1%} of the tokens on average; sums are kept",
         f"rates are those of the {level}: {reduced.peak_factor:.2f} x the mean",
@@ -102,7 +109,35 @@ def from_trace(path: str, workload: InferenceWorkload, *, at_peak: bool, max_sha
     if scale != 1.0:
         assumptions.append(f"rates scaled by {scale:.3g} to the {workload.requests_per_s:g} requests/s of --rate")
     planned = replace(workload, demands=demands, profile=reduced.profile, context_tokens=limit)
-    return Workloads(pairs=((planned, model),), assumptions=tuple(assumptions), warnings=tuple(warnings))
+    return Workloads(
+        pairs=((planned, model),),
+        assumptions=tuple(assumptions),
+        warnings=tuple(warnings),
+        trace={**_statistics(summary), "context_tokens": limit, "share_over_context": number(over)},
+    )
+
+
+def _statistics(summary: "TraceSummary") -> dict[str, Any]:
+    """What a request log holds, for the JSON document."""
+    return {
+        "requests": summary.requests,
+        "duration_s": number(summary.duration_s),
+        "mean_requests_per_s": number(summary.mean_requests_per_s),
+        "peak_minute_requests_per_s": number(summary.peak_minute_requests_per_s),
+        "input_tokens_mean": number(summary.input_tokens_mean),
+        "input_tokens_p50": number(summary.input_tokens_p50),
+        "input_tokens_p99": number(summary.input_tokens_p99),
+        "output_tokens_mean": number(summary.output_tokens_mean),
+        "output_tokens_p50": number(summary.output_tokens_p50),
+        "output_tokens_p99": number(summary.output_tokens_p99),
+        "input_over_output": number(summary.input_over_output),
+        "prefill_bound": summary.prefill_bound,
+        "longest_tokens": summary.longest_tokens,
+        "requests_in_30_days": number(summary.requests_in_30_days),
+        "input_tokens_in_30_days": number(summary.input_tokens_in_30_days),
+        "output_tokens_in_30_days": number(summary.output_tokens_in_30_days),
+        "rejected": dict(summary.rejected),
+    }
 
 
 def read_text(path: str, what: str, most_bytes: int) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from optimizer.workload.workload import RequestShape, ShapeDemand
 from providers.errors import InvalidValue, UsageError
-from providers.units import HOURS_PER_DAY, HOURS_PER_MONTH, HOURS_PER_WEEK, SECONDS_PER_HOUR
+from providers.units import HOURS_PER_DAY, HOURS_PER_WEEK, SECONDS_PER_HOUR
 
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "time": ("t_s", "timestamp", "time", "arrival_time", "arrived_at", "arrival_timestamp", "start_time"),
@@ -59,7 +59,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSummary:
-    """What a trace holds; rates in requests/s, monthly figures over 730 hours at the mean rate."""
+    """What a trace holds; rates in requests/s."""
 
     requests: int
     duration_s: float
@@ -80,8 +80,17 @@ class TraceSummary:
         return self.input_over_output >= PREFILL_BOUND_RATIO
 
     @property
-    def requests_per_month(self) -> float:
-        return self.mean_requests_per_s * SECONDS_PER_HOUR * HOURS_PER_MONTH
+    def requests_in_30_days(self) -> float:
+        """At the mean rate."""
+        return self.mean_requests_per_s * SECONDS_PER_HOUR * HOURS_PER_DAY * 30
+
+    @property
+    def input_tokens_in_30_days(self) -> float:
+        return self.requests_in_30_days * self.input_tokens_mean
+
+    @property
+    def output_tokens_in_30_days(self) -> float:
+        return self.requests_in_30_days * self.output_tokens_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

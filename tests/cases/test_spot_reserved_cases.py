@@ -183,6 +183,15 @@ def test_an_hour_of_chat_traffic_says_its_rates_lengths_and_monthly_volume(costo
     assert "input tokens 1155 on average (1020 median), output 211 (129)" in said
     assert any(line.startswith("8.3% of the requests are longer than 4,096 tokens") for line in document["warnings"])
     assert document["workloads"][0]["context_tokens"] == 4096
+    trace = document["trace"]
+    assert (trace["requests"], trace["input_tokens_p50"], trace["output_tokens_p50"]) == (19_366, 1020, 129)
+    assert 5.52 <= trace["mean_requests_per_s"] <= 5.54
+    assert 8.4 <= trace["peak_minute_requests_per_s"] <= 8.5
+    assert 0.083 <= trace["share_over_context"] <= 0.0835
+    assert trace["longest_tokens"] == 14_089
+    assert 14.3e6 <= trace["requests_in_30_days"] <= 14.4e6
+    assert 16.5e9 <= trace["input_tokens_in_30_days"] <= 16.6e9
+    assert 3.02e9 <= trace["output_tokens_in_30_days"] <= 3.03e9
     assert document["totals"]["requests_per_s"] == pytest.approx(8.45 * (1 - 0.0833), rel=0.08)
 
 
@@ -195,3 +204,5 @@ def test_code_completion_is_bound_by_its_prompts_and_its_busiest_minute(costopt:
     assert "4.10 x the mean" in said
     assert any(line.startswith("prefill-bound: 73 input tokens per output token") for line in document["warnings"])
     assert document["totals"]["requests_per_s"] == pytest.approx(10.53, abs=0.01)
+    assert document["trace"]["prefill_bound"]
+    assert 73 <= document["trace"]["input_over_output"] <= 74
