@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 
 from optimizer.program.linear import LinearProgram, Row
 from optimizer.program.model import Model
+from optimizer.program.prices import extra_costs
 from optimizer.program.problem import SolverOptions
 from optimizer.program.solver import Answer, Session
 
-CHOICES = 6
-"""Candidates that a workload may choose from in a period, besides those that the relaxation uses: cheapest first."""
+CHOICES = (6, 25)
+"""Candidates to choose from: few first, more if that leaves the gap open."""
 
 NODES = 20
 """Nodes for the program of one period: the root nearly always comes within the gap asked for."""
@@ -60,12 +61,20 @@ def _stays_up(model: Model) -> bool:
 
 
 def solve_by_period(
-    model: Model, relaxed: Answer, options: SolverOptions, periods: Sequence[int], values: Sequence[float]
+    model: Model,
+    relaxed: Answer,
+    options: SolverOptions,
+    periods: Sequence[int],
+    values: Sequence[float],
+    choices: int,
 ) -> list[float] | None:
-    """`values` with the columns of some periods solved anew; None if a period has no plan with what is kept."""
+    """`values` with the columns of some periods solved anew; None if a period has no plan with what is kept.
+
+    `choices`: how many candidates a workload may choose from in a period, besides those that the relaxation uses.
+    """
     linear = model.linear
     blocks = Blocks.of(linear)
-    chosen = _columns_worth_having(model, relaxed)
+    chosen = _columns_worth_having(model, relaxed, choices)
     result = list(values)
     for column in blocks.shared:
         result[column] = float(round(values[column])) if linear.integer[column] else values[column]
@@ -110,27 +119,16 @@ def with_starts(model: Model, values: Sequence[float]) -> list[float]:
     return complete
 
 
-def _columns_worth_having(model: Model, relaxed: Answer) -> set[int]:
-    """All columns but replicas, and of a workload's replicas those in use and the CHOICES of least reduced cost."""
-    values = relaxed.values or ()
-    reduced = _reduced_costs(model.linear, relaxed.duals)
-    replicas = set(model.replicas.values())
-    chosen = {column for column in range(len(model.linear.cost)) if column not in replicas}
+def _columns_worth_having(model: Model, relaxed: Answer, choices: int) -> set[int]:
+    """All columns but replicas, and of a workload's replicas those in use and the `choices` of least extra cost."""
+    values, extra = relaxed.values or (), extra_costs(model, relaxed)
+    chosen = {column for column in range(len(model.linear.cost)) if column not in extra}
     for (t, _), running in model.running.items():
         columns = [model.replicas[candidate.id, pool, t] for candidate, pool in running]
-        columns.sort(key=lambda column: (reduced[column], column))
-        chosen.update(columns[:CHOICES])
+        columns.sort(key=lambda column: (extra[column], column))
+        chosen.update(columns[:choices])
         chosen.update(column for column in columns if values[column] > 1e-6)
     return chosen
-
-
-def _reduced_costs(linear: LinearProgram, duals: Sequence[float]) -> list[float]:
-    reduced = list(linear.cost)
-    for row, dual in zip(linear.rows, duals, strict=False):
-        if dual:
-            for column, coefficient in row.terms:
-                reduced[column] -= dual * coefficient
-    return reduced
 
 
 def program_of(

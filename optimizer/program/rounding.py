@@ -10,7 +10,7 @@ right side is found by the exact search of `covering`, over one non-negative com
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from optimizer.program.covering import Kind, cheapest_cover
@@ -18,17 +18,17 @@ from optimizer.program.cuts import add_violated_cuts, rounded
 from optimizer.program.decompose import Blocks, program_of
 from optimizer.program.linear import Term
 from optimizer.program.model import Model
-from optimizer.program.packing import counting_is_exact
+from optimizer.program.prices import replica_prices, unit_prices
 from optimizer.program.problem import SolverOptions
 from optimizer.program.solver import Answer, Session
 
 LEAST_GAIN = 1e-4
 """Relative violation below which a cut is not worth its row."""
 
-MOST_COLUMNS = 500
+MOST_COLUMNS = 250
 """Columns of a period up to which its own integer program is solved for a bound."""
 
-PERIOD_NODES = 500
+PERIOD_NODES = 50
 """Nodes after which the bound reached so far is taken."""
 
 SAFETY = 1e-7
@@ -39,7 +39,7 @@ def add_rounding_cuts(model: Model, relaxed: Answer) -> bool:
     """Add a cut for every workload and period that the relaxation serves too cheaply; False if there is none."""
     if model.scale is not None or relaxed.values is None:
         return False
-    prices = _replica_prices(model, relaxed.values, relaxed.duals)
+    prices = replica_prices(model, relaxed.values, relaxed.duals)
     found: list[tuple[list[Term], float]] = []
     for index, scenario in enumerate(model.scenarios):
         if scenario.losing:
@@ -74,7 +74,7 @@ def add_period_cuts(model: Model, relaxed: Answer, options: SolverOptions) -> bo
         return False
     blocks = Blocks.of(model.linear)
     amounts = {*model.kept.values(), *model.bought.values()}
-    prices = _unit_prices(model, relaxed.values, relaxed.duals)
+    prices = unit_prices(model, relaxed.values, relaxed.duals)
     found: list[tuple[list[Term], float]] = []
     whole = [0.0] * len(model.linear.cost)
     for t in model.periods:
@@ -98,25 +98,6 @@ def add_period_cuts(model: Model, relaxed: Answer, options: SolverOptions) -> bo
     return add_violated_cuts(model, rounded(model, whole), options) or bool(found)
 
 
-def _unit_prices(model: Model, values: Sequence[float], duals: Sequence[float]) -> Mapping[tuple[int, int], float]:
-    """What the relaxation charges for a unit of a pool in a period; for pools not in use, the most that it may."""
-    unused = _unused_pools(model, values)
-    prices = {key: max(0.0, duals[row]) for key, row in model.supply_rows.items()}
-    for (pool, t), price in prices.items():
-        if pool in unused:
-            prices[pool, t] = max(price, unused[pool] * model.hours_share(t))
-    return prices
-
-
-def _unused_pools(model: Model, values: Sequence[float]) -> Mapping[int, float]:
-    """The lowest price of each pool that the relaxation uses in no period."""
-    return {
-        index: min(model.problem.effective_usd_per_hour(offer) for offer in pool.offers)
-        for index, pool in enumerate(model.pools)
-        if all(values[model.units[index, t]] <= 1e-9 for t in model.periods)
-    }
-
-
 def _combined_cut(model: Model, scenario: int, duals: Sequence[float]) -> tuple[dict[int, float], float]:
     """The scenario's capacity cuts added up with their duals as weights; the last of them if all duals are 0."""
     rows = model.cuts[scenario]
@@ -131,30 +112,3 @@ def _combined_cut(model: Model, scenario: int, duals: Sequence[float]) -> tuple[
         for column, coefficient in row.terms:
             capacity[column] += weight * coefficient
     return capacity, needed
-
-
-def _replica_prices(model: Model, values: Sequence[float], duals: Sequence[float]) -> Mapping[int, float]:
-    """What the relaxation charges for a replica: the dual of its place on a unit, or of all that the dual may be.
-
-    Where a pool is not used at all, the dual only needs to be high enough to keep it unused; the highest that the
-    relaxation allows, the pool's own price, separates better.
-    """
-    prices: dict[int, float] = defaultdict(float)
-    for row in model.packing_rows:
-        if duals[row]:
-            for column, coefficient in model.linear.rows[row].terms:
-                prices[column] -= duals[row] * coefficient
-    unused = {pool: price for pool, price in _unused_pools(model, values).items() if _counts(model, pool)}
-    sizes = {candidate.id: candidate.accelerators_per_replica for candidate in model.problem.candidates}
-    for (candidate, pool, t), column in model.replicas.items():
-        if pool in unused:
-            part = sizes[candidate] / model.pools[pool].accelerators_per_unit
-            prices[column] = max(prices[column], unused[pool] * part * model.hours_share(t))
-    return prices
-
-
-def _counts(model: Model, pool: int) -> bool:
-    """Whether a replica's part of a unit is its part of the accelerators."""
-    hardware, unit = model.pools[pool].hardware, model.pools[pool].accelerators_per_unit
-    sizes = {one.accelerators_per_replica for one in model.problem.candidates if one.hardware == hardware}
-    return counting_is_exact(sizes, unit)

@@ -12,7 +12,7 @@ from math import inf
 
 from optimizer.program.check import check
 from optimizer.program.cuts import add_violated_cuts, rounded
-from optimizer.program.decompose import decomposable, refit_kept, solve_by_period, with_starts
+from optimizer.program.decompose import CHOICES, decomposable, refit_kept, solve_by_period, with_starts
 from optimizer.program.model import Model, build
 from optimizer.program.problem import Problem, Quota, Shortfall, Solution, SolverOptions
 from optimizer.program.readout import PROVEN_GAP, read_out
@@ -153,7 +153,10 @@ def _solve_with_cuts(model: Model, options: SolverOptions) -> Answer:
         return relaxed
     if small or not decomposable(model):
         return _solve_integers(model, options, relaxed.objective)
-    found = _by_period(model, relaxed, options)
+    priced = relaxed
+    while add_period_cuts(model, relaxed, options):
+        relaxed = _relax(model, options, rounding=True)
+    found = _by_period(model, priced, options, relaxed.objective)
     if found is None:
         return _solve_integers(model, options, relaxed.objective)
     unlimited = options.max_nodes is None and options.time_limit_s is None
@@ -180,37 +183,41 @@ def _relax(model: Model, options: SolverOptions, *, rounding: bool) -> Answer:
             break
         if add_violated_cuts(model, answer.values, options):
             continue
-        if not rounding or not (add_rounding_cuts(model, answer) or add_period_cuts(model, answer, options)):
+        if not rounding or not add_rounding_cuts(model, answer):
             break
     return answer
 
 
-def _by_period(model: Model, relaxed: Answer, options: SolverOptions) -> Answer | None:
-    """A plan put together from the periods' own programs, with the relaxation's bound; None if that finds none.
+def _by_period(model: Model, priced: Answer, options: SolverOptions, bound: float) -> Answer | None:
+    """A plan put together from the periods' own programs; None if that finds none.
 
-    What is kept starts at the relaxation's rounded value and is then fitted to the periods as long as that saves.
+    `priced` is a relaxation without period cuts, whose prices say which candidates are worth having. What is kept
+    starts at its rounded value and is then fitted to the periods as long as that saves.
     """
     best: Answer | None = None
-    values: Sequence[float] = relaxed.values or ()
-    while True:
-        found = _routable_periods(model, relaxed, options, values)
-        price = inf if found is None else _price(model, found)
-        if found is None or (best is not None and price >= best.objective * (1 - IMPROVEMENT)):
-            return best
-        best = replace(relaxed, status="stopped", values=found, objective=price, nodes=0)
-        refitted = refit_kept(model, options, found)
-        if refitted is None:
-            return best
-        values = refitted
+    for choices in CHOICES:
+        values: Sequence[float] | None = priced.values if best is None else best.values
+        while values is not None:
+            found = _routable_periods(model, priced, options, values, choices)
+            price = inf if found is None else _price(model, found)
+            if found is None or (best is not None and price >= best.objective):
+                break
+            best = replace(priced, status="stopped", values=found, objective=price, bound=bound, nodes=0)
+            if _gap_of(best) <= options.gap:
+                return best
+            refitted = refit_kept(model, options, found)
+            saves = refitted is not None and _price(model, refitted) < price * (1 - IMPROVEMENT)
+            values = refitted if saves else None
+    return best
 
 
 def _routable_periods(
-    model: Model, relaxed: Answer, options: SolverOptions, values: Sequence[float]
+    model: Model, relaxed: Answer, options: SolverOptions, values: Sequence[float], choices: int
 ) -> Sequence[float] | None:
     """Solve every period, and again those whose answer needed another cut of routing."""
     open_periods: Sequence[int] = model.periods
     for _ in range(MAX_ROUNDS):
-        found = solve_by_period(model, relaxed, options, open_periods, values)
+        found = solve_by_period(model, relaxed, options, open_periods, values, choices)
         if found is None:
             return None
         values = found

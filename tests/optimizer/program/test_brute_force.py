@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+import optimizer.program.solve as solving
 from optimizer.program.problem import Problem, Solution, SolverOptions
 from optimizer.program.solve import solve
 from tests.optimizer.program.brute_force import MOST_UNITS, BruteForce
@@ -78,3 +79,27 @@ def with_budget(problem: Problem, seed: int) -> Problem:
         limits=limits,
         objective="max_throughput",
     )
+
+
+@pytest.mark.parametrize("first", range(0, 200, BLOCK))
+def test_cuts_of_whole_replicas_and_units_leave_the_optimum(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small problems as if they were large: relaxed with all cuts, by period, then as integers."""
+    monkeypatch.setattr(solving, "SMALL", 0)
+    for seed in range(first, first + BLOCK):
+        same_optimum(random_problem(seed), SolverOptions())
+
+
+@pytest.mark.parametrize("first", range(0, 80, BLOCK))
+def test_a_plan_by_period_is_feasible_and_its_gap_honest(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solving, "SMALL", 0)
+    monkeypatch.setattr(solving, "LARGE", 0)
+    for seed in range(first, first + BLOCK):
+        problem = random_problem(seed)
+        solution = solve(problem, SolverOptions(gap=0.01))
+        expected = BruteForce(problem).least_cost()
+        if expected is None or goes_beyond_what_is_tried(problem, solution):
+            continue
+        assert solution.usd_per_hour is not None
+        assert solution.bound is not None
+        assert solution.bound - 1e-6 <= expected <= solution.usd_per_hour + 1e-6
+        assert (solution.status == "feasible") == (solution.gap is not None and solution.gap > 0.01 + 1e-6)
