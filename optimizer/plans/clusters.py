@@ -36,7 +36,10 @@ _LADDER: Final = 6
 """Sizes of a cluster that are looked at where there is no deadline."""
 
 _WORTH_MORE_NODES: Final = 0.97
-"""A larger cluster must be at least 3 % faster than the one before."""
+"""A larger cluster must be at least 3 % faster than the best before."""
+
+_SIZES_WITHOUT_GAIN: Final = 3
+"""In a row, after which no larger cluster is looked at. Two machines can be slower than one, and four faster."""
 
 _MOST_RANKS_A_SEQUENCE: Final = 256
 """Ranks that can share one sequence: TP 8 x PP 32."""
@@ -100,7 +103,7 @@ class Desk:
         """Instance counts with their sizing, from the first that can meet the deadline to where more bring little."""
         limit = min(self.most_accelerators or MOST_ACCELERATORS, MOST_ACCELERATORS)
         deadline = run.deadline_hours or math.inf
-        best, yielded, in_time = math.inf, 0, 0
+        best, yielded, in_time, without_gain = math.inf, 0, 0, 0
         for nodes in NODE_COUNTS if network_of(kind.provider, kind.name) else (1,):
             accelerators = nodes * int(kind.accelerator_count)
             if accelerators > limit or accelerators > run.sequences_per_step * _MOST_RANKS_A_SEQUENCE:
@@ -111,8 +114,11 @@ class Desk:
             if sized is None:
                 continue
             if sized.hours > best * _WORTH_MORE_NODES:
-                return
-            best, yielded = sized.hours, yielded + 1
+                without_gain += 1
+                if without_gain == _SIZES_WITHOUT_GAIN:
+                    return
+                continue
+            best, yielded, without_gain = sized.hours, yielded + 1, 0
             in_time += (sized.hours + START_HOURS) * self.margin <= deadline
             yield nodes, sized
             enough = in_time >= _IN_TIME if deadline < math.inf else yielded >= _LADDER
@@ -229,18 +235,27 @@ def program_offer(offer: Offer) -> ProgramOffer:
     )
 
 
+def _hazard(offer: Offer) -> float:
+    """Interruptions of an instance per hour; none unless it is spot."""
+    if offer.purchase_option is not PurchaseOption.SPOT:
+        return 0.0
+    return interruption_rate(offer.provider, offer.instance_type.name, offer.region).per_hour
+
+
 def _by_hardware(offers: Iterable[Offer], host_need: float, *, all_regions: bool) -> dict[HardwareKey, list[Offer]]:
     """Offers of the same hardware; of each, the cheapest of every provider and purchase option: no other can win.
 
-    Where quotas differ by region, the cheapest of every region and machine is kept.
+    Of spot it is the cheapest at every rate of interruption. Where quotas differ by region, the cheapest of every
+    region and machine is kept.
     """
-    cheapest: dict[tuple[HardwareKey, str, PurchaseOption, int, str], Offer] = {}
+    cheapest: dict[tuple[HardwareKey, str, PurchaseOption, int, float, str], Offer] = {}
     for offer in offers:
         if offer.instance_type.is_fractional or offer.instance_type.hosts > 1:
             continue
         term = offer.commitment.term_months if offer.commitment else 0
         place = f"{offer.region}/{offer.instance_type.name}" if all_regions else ""
-        key = (_hardware_key(offer.instance_type, host_need), offer.provider, offer.purchase_option, term, place)
+        hardware = _hardware_key(offer.instance_type, host_need)
+        key = (hardware, offer.provider, offer.purchase_option, term, _hazard(offer), place)
         known = cheapest.get(key)
         if known is None or (offer.usd_per_hour, offer.key) < (known.usd_per_hour, known.key):
             cheapest[key] = offer

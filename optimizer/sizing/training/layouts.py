@@ -122,7 +122,11 @@ def closest_layout(run: TrainingRun, model: Architecture, cluster: Cluster) -> T
 
 
 def fitting_setups(run: TrainingRun, model: Architecture, cluster: Cluster) -> Iterator[TrainingSetup]:
-    """For each layout, the largest micro-batch that fits without recomputation, else the largest that fits with it."""
+    """For each layout, the largest micro-batch that fits without recomputation, else the largest that fits with it.
+
+    Both where ZeRO-3 gathers over the network: a larger micro-batch gathers less often, which can be worth more than
+    what is computed again.
+    """
     done: tuple[TrainingLayout, int] | None = None
     for base in _bases(run, model, cluster):
         if (base.layout, base.zero_stage) == done:
@@ -131,7 +135,8 @@ def fitting_setups(run: TrainingRun, model: Architecture, cluster: Cluster) -> I
         if fitting is None:
             continue
         yield fitting
-        if training_memory(fitting).verdict == "fits":
+        gathers_far = base.zero_stage >= 3 and base.layout.accelerators > cluster.fast_domain
+        if training_memory(fitting).verdict == "fits" and not gathers_far:
             done = (base.layout, base.zero_stage)
 
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from optimizer.plans.clusters import cluster_of
 from optimizer.plans.planner import Pool
 from optimizer.plans.training import best_choice, plan_training, trade_off
 from optimizer.plans.training_cost import START_HOURS, checkpoint_bytes, spot_overhead
 from optimizer.plans.training_document import explain_training, training_plan_document
 from optimizer.plans.training_plan import ClusterChoice, TrainingPlan, TrainingRequest
+from optimizer.sizing.training.layouts import best_layout
 from optimizer.workload.architecture import resolve_model
 from optimizer.workload.training import TrainingRun
 from providers.errors import NoUsablePrices
@@ -60,6 +62,18 @@ def test_a_deadline_takes_more_instances_and_more_money() -> None:
     assert urgent.nodes >= 3
     assert urgent.hours <= relaxed.hours / 3
     assert urgent.usd_total > relaxed.usd_total
+
+
+def test_larger_clusters_are_looked_at_where_two_machines_are_slower_than_one() -> None:
+    offer = make_offer(gpu="A100-SXM4-40GB", count=8, name="p4d.24xlarge", usd="10")
+    run = make_run(recompute="none")
+    model = resolve_model(run.model)
+    kind = offer.instance_type
+    one, two, four = (best_layout(run, model, cluster_of(kind, nodes)) for nodes in (1, 2, 4))
+    assert one and two and four
+    assert four.hours < one.hours < two.hours
+    choice = chosen(planned(offer, run=replace(run, deadline_hours=one.hours * 0.9)))
+    assert choice.nodes == 4
 
 
 def test_machines_without_a_documented_network_are_not_joined() -> None:
@@ -126,6 +140,13 @@ def test_more_spot_instances_are_interrupted_more_often() -> None:
     many, many_rate = spot_overhead(1e12, 16, 1e-3)
     assert many_rate == pytest.approx(16 * one_rate)
     assert many > one
+
+
+def test_spot_a_little_dearer_wins_where_it_is_interrupted_less() -> None:
+    p4d = {"gpu": "A100-SXM4-40GB", "count": 8, "name": "p4d.24xlarge", "purchase_option": PurchaseOption.SPOT}
+    offers = [make_offer(**p4d, usd="10.00", region="us-west-2"), make_offer(**p4d, usd="10.01", region="us-east-2")]
+    choice = chosen(planned(*offers, run=make_run(deadline_hours=8)))
+    assert choice.offer.region == "us-east-2"
 
 
 def test_the_overhead_of_spot_is_youngs() -> None:

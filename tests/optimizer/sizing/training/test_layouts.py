@@ -90,6 +90,14 @@ def test_more_accelerators_take_less_time() -> None:
     assert len(hours) == 5
 
 
+def test_what_gathers_over_a_slow_network_computes_again_to_gather_less_often() -> None:
+    run = TrainingRun(name="run", model="8B", task="finetune", tokens=1e9, seq_len=2048, global_batch_tokens=262_144)
+    cluster = make_cluster("A100-SXM4-40GB", nodes=2, network_gbit_per_s=400.0)
+    best = best_layout(run, resolve_model("8B"), cluster)
+    assert best is not None
+    assert (best.setup.recompute, best.setup.micro_batch) == ("full", 8)
+
+
 def test_fsdp_shards_and_megatron_cuts() -> None:
     sharded = best(make_run("70B", stack="fsdp"), nodes=8)
     cut = best(make_run("70B", stack="megatron"), nodes=8)
