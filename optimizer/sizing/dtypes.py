@@ -59,6 +59,12 @@ FORMATS: Final[Mapping[str, WeightFormat]] = MappingProxyType(
             WeightFormat(name="int8_gptq", linear_bits=8.0 + 16 / 128, kernel="weight_only", lossy=True),
             # A 16-bit scale and a 4-bit zero point per group of 128 (AWQ, arXiv 2306.00978; GPTQ, arXiv 2210.17323).
             WeightFormat(name="int4", linear_bits=4.0 + 20 / 128, kernel="weight_only", lossy=True),
+            # QServe: 4-bit weights in groups of 128, multiplied in 8-bit integers (arXiv 2405.04532).
+            WeightFormat(name="w4a8", linear_bits=4.0 + 20 / 128, compute="int8", kernel="weight_only", lossy=True),
+            # MLC LLM: 4 bits and a 16-bit scale per 32 values, embeddings too (mlc_llm quantization q4f16_1).
+            WeightFormat(
+                name="q4f16", linear_bits=4.5, embedding_bits=4.5, head_bits=4.5, kernel="weight_only", lossy=True
+            ),
             # QLoRA's double quantisation: 4 + 8/64 + 32/(64 x 256) bits (arXiv 2305.14314, section 3).
             WeightFormat(name="nf4", linear_bits=4.127, kernel="bnb", lossy=True),
             # NVFP4: an FP8 scale per 16 values; MXFP4: an 8-bit exponent per 32 (OCP Microscaling 1.0).
@@ -77,11 +83,19 @@ FORMATS: Final[Mapping[str, WeightFormat]] = MappingProxyType(
             _gguf("q4_k_s", 4.54, 4.5, 6.5625),
             _gguf("q4_1", 5.0, 5.0, 6.5625),
             _gguf("q4_0", 4.5, 4.5, 6.5625),
+            _gguf("q4_k_l", 4.80, 8.5, 8.5),
+            _gguf("q4_k_xl", 4.95, 6.5625, 6.5625),
+            _gguf("iq4_nl", 4.5, 4.5, 6.5625),
             _gguf("iq4_xs", 4.25, 4.5, 6.5625),
             _gguf("q3_k_l", 4.2, 3.4375, 6.5625),
             _gguf("q3_k_m", 3.85, 3.4375, 6.5625),
             _gguf("q3_k_s", 3.4375, 3.4375, 6.5625),
+            _gguf("iq3_m", 3.66, 3.4375, 6.5625),
+            _gguf("iq3_xxs", 3.06, 3.4375, 6.5625),
             _gguf("q2_k", 3.1, 2.625, 6.5625),
+            _gguf("iq2_m", 2.7, 2.625, 5.5),
+            _gguf("iq2_xxs", 2.06, 2.625, 5.5),
+            _gguf("iq1_s", 1.56, 2.625, 5.5),
         )
     }
 )
@@ -91,7 +105,19 @@ _ALIASES: Final[Mapping[str, str]] = MappingProxyType(
     | {"int4-gptq": "int4", "int4-awq": "int4", "awq": "int4", "gptq": "int4", "int4 (awq)": "int4", "4bit": "int4"}
     | {"int4 (gptq)": "int4", "w4a16": "int4", "4-bit": "int4", "int8 (gptq)": "int8_gptq", "w8a16": "int8_gptq"}
     | {"int8 (w8a8)": "int8", "w8a8": "int8", "nf4 (bitsandbytes)": "nf4", "bnb-4bit": "nf4", "fp8_e4m3": "fp8"}
-    | {"nvfp4": "fp4", "e4m3": "fp8", "q4": "q4_0", "q8": "q8_0", "fp8-block": "fp8_block", "q4_k": "q4_k_m"}
+    | {
+        "nvfp4": "fp4",
+        "e4m3": "fp8",
+        "q4": "q4_0",
+        "q8": "q8_0",
+        "fp8-block": "fp8_block",
+        "q4_k": "q4_k_m",
+        "q5_k": "q5_k_m",
+        "q3_k": "q3_k_m",
+        "q6": "q6_k",
+        "q5": "q5_k_m",
+    }
+    | {"q4f16_1": "q4f16", "q4f16_0": "q4f16", "w4a8kv4": "w4a8", "f32": "fp32"}
 )
 
 
@@ -124,6 +150,8 @@ _SPELLINGS: Final = (
 _KV_BYTES: Final[Mapping[str, float]] = MappingProxyType(
     {"fp32": 4.0, "f32": 4.0, "fp16": 2.0, "bf16": 2.0, "f16": 2.0, "16-bit": 2.0, "fp8": 1.0, "int8": 1.0}
     | {"fp8_e4m3": 1.0, "fp8_e5m2": 1.0}
+    # QServe's 4-bit cache: a 16-bit scale and zero point per head and token (128 values).
+    | {"int4": 0.5 + 4 / 128, "kv4": 0.5 + 4 / 128, "kv8": 1.0}
     # GGUF blocks: bytes of a block over its 32 values (ggml-common.h); NVFP4: 4 bits and an FP8 scale per 16.
     | {"q8_0": 34 / 32, "q5_1": 24 / 32, "q5_0": 22 / 32, "q4_1": 20 / 32, "q4_0": 18 / 32, "fp4": 0.5625}
 )

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from optimizer.sizing.dtypes import kv_bytes_per_element, weight_bytes, weight_format
+from optimizer.sizing.dtypes import kv_bytes_per_element, weight_bytes
 from optimizer.sizing.engines import engine_in_table
 from optimizer.sizing.layout import Layout
 from optimizer.sizing.memory import estimate_memory
-from optimizer.sizing.runs import SkippedRun
+from optimizer.sizing.runs import SkippedRun, format_in_table
 from optimizer.workload.architecture import Architecture, resolve_model
 from providers.accelerators import Accelerator, resolve
 from providers.errors import InvalidValue, UsageError
@@ -59,7 +59,7 @@ def _report(row: Mapping[str, str]) -> MemoryReport:
         model, accelerator = resolve_model(row["model"]), _accelerator(row["gpu"])
         engine = engine_in_table(row.get("engine", ""), _version(row), _year(row))
         fmt, kv_bytes = (
-            weight_format(row.get("weight_dtype") or model.native_dtype),
+            format_in_table(row.get("weight_dtype") or model.native_dtype),
             kv_bytes_per_element(row.get("kv_dtype")),
         )
     except UsageError as error:

@@ -285,7 +285,7 @@ def _formats(row: Mapping[str, str], model: Architecture, engine: EngineProfile)
     """Weights and cache as run; MXFP4-native mixtures keep their own format whatever the table calls 4 bit."""
     name = row.get("weight_dtype") or model.native_dtype
     try:
-        fmt = weight_format(name)
+        fmt = format_in_table(name)
         if fmt.compute == "fp4" and model.native_dtype == "mxfp4":
             fmt = weight_format("mxfp4")
         kv = row.get("kv_dtype") or ""
@@ -296,6 +296,14 @@ def _formats(row: Mapping[str, str], model: Architecture, engine: EngineProfile)
         return fmt, kv_bytes_per_element(kv)
     except UsageError as error:
         raise SkippedRun("unknown dtype") from error
+
+
+def format_in_table(name: str) -> WeightFormat:
+    """The weight format of a table's cell; what stands behind a bracket, comma or slash only comments on it."""
+    try:
+        return weight_format(name)
+    except UsageError:
+        return weight_format(re.split(r"[(/,;]", name.lower().removeprefix("ud-"))[0].strip())
 
 
 def _layout(row: Mapping[str, str], model: Architecture) -> Layout:
