@@ -23,12 +23,15 @@ class PurchaseOption(StrEnum):
 
     @property
     def is_reserved(self) -> bool:
-        return self in (PurchaseOption.RESERVED_1Y, PurchaseOption.RESERVED_3Y)
+        return self in _RESERVED
 
     @property
     def term_months(self) -> int | None:
         """Months that a reservation binds; None where nothing is committed by the month."""
         return {PurchaseOption.RESERVED_1Y: 12, PurchaseOption.RESERVED_3Y: 36}.get(self)
+
+
+_RESERVED: Final = frozenset({PurchaseOption.RESERVED_1Y, PurchaseOption.RESERVED_3Y})
 
 
 class CommitmentKind(StrEnum):

@@ -119,7 +119,7 @@ def _counts(kinds: Sequence[Kind], objective: Objective, limits: Limits, request
 
 
 def cheapest_of_each(offers: Iterable[Offer]) -> list[Offer]:
-    """The cheapest offer of each instance type, spot and priced places apart, by what may be told of it; ties by key.
+    """The cheapest offer of each instance type, spot and offers without a region apart; ties go by place.
 
     Exact where neither places nor counts are limited: any other offer can be exchanged for it at no higher cost.
     """
@@ -130,10 +130,15 @@ def cheapest_of_each(offers: Iterable[Offer]) -> list[Offer]:
         if (
             other is None
             or offer.usd_per_hour < other.usd_per_hour
-            or (offer.usd_per_hour == other.usd_per_hour and offer.key < other.key)
+            or (offer.usd_per_hour == other.usd_per_hour and _place(offer) < _place(other))
         ):
             best[key] = offer
     return list(best.values())
+
+
+def _place(offer: Offer) -> tuple[str, str, str]:
+    """The part of the key in which offers of one instance type differ."""
+    return offer.region or "", offer.zone or "", offer.purchase_option
 
 
 def _cheapest_by_hardware(offers: Iterable[Offer], bundles: Callable[[Offer], tuple[int, ...]]) -> list[Offer]:
