@@ -123,6 +123,24 @@ class Market:
         self.solve_s += time.perf_counter() - built
         return Choice(problem, solution, self.fleet(problem, solution, candidates), candidates)
 
+    def rivals(self, choice: Choice, offers: Iterable[Offer]) -> list[ProgramOffer]:
+        """What of `offers` could stand in the place of what was chosen: all of the same hardware, chosen or not."""
+        solution = choice.solution
+        used = {*solution.kept, *(key for key, _ in solution.bought)}
+        in_use = {o.hardware: o.instances_per_unit for o in choice.problem.offers if o.id in used}
+        known = {offer.id: offer for offer in choice.problem.offers if offer.hardware in in_use}
+        for key, offer in {str(offer.key): offer for offer in offers}.items():
+            for hardware, machines in in_use.items():
+                alone = hardware_of(offer.instance_type) == hardware
+                if alone or (machines > 1 and self._is_bundle(offer, hardware, machines)):
+                    unit = self._program_offer(key, offer, self.stock.get(key), machines)
+                    known.setdefault(unit.id, unit)
+        return list(known.values())
+
+    def _is_bundle(self, offer: Offer, hardware: str, machines: int) -> bool:
+        kind = offer.instance_type
+        return machines in self.bundles(offer, ()) and hardware_of(kind, machines) == hardware
+
     def _solve(self, problem: Problem) -> Solution:
         """The solution; of a portfolio that its budget cannot carry, for the workloads that come first."""
         portfolio = len(problem.workloads) > 1 and problem.objective == "min_cost"

@@ -19,6 +19,7 @@ from optimizer.plans.plan import (
     PlannedWorkload,
     PriceDates,
     Proof,
+    PurchaseReason,
 )
 from optimizer.plans.reasons import purchase_reasons
 from optimizer.plans.remedies import remedies
@@ -80,7 +81,7 @@ def plan(request: Request) -> Plan:
         prices=_price_dates(request),
         alternatives=alternatives,
         binding_limits=_binding_limits(main, request) if fleet and limited else (),
-        reasons=purchase_reasons(main.problem, main.solution) if fleet else (),
+        reasons=_reasons(desk, main) if fleet else (),
         runner_ups=tuple(_without_each(desk, main)) if fleet and request.reasons else (),
         changes=changes(fleet, request.holdings) if fleet and request.holdings else (),
         rejections=rejections,
@@ -173,6 +174,12 @@ def _alternative(desk: Desk, pool: Pool, precisions: tuple[str, ...] = ()) -> Al
     return Alternative(
         kind=pool.kind, name=pool.name, flag=pool.flag, fleet=fleet, within_budget=within_budget, note=pool.note
     )
+
+
+def _reasons(desk: Desk, main: Choice) -> tuple[PurchaseReason, ...]:
+    """Why each is bought as it is, against all that may be bought of the same hardware."""
+    problem = replace(main.problem, offers=desk.market.rivals(main, desk.request.offers))
+    return purchase_reasons(problem, main.solution)
 
 
 def _without_each(desk: Desk, main: Choice) -> Iterable[Alternative]:

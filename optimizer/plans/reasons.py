@@ -93,9 +93,10 @@ def _by_period(problem: Problem, use: _Use, others: Sequence[ProgramOffer]) -> P
 
 def _spot(problem: Problem, use: _Use, others: Sequence[ProgramOffer], units: int) -> PurchaseReason:
     used = _share(problem, [use.kept + more > 0 for more in use.bought])
-    firm = _cheapest(problem, (offer for offer in others if not offer.is_spot and offer.by_period))
+    hourly = _cheapest(problem, (offer for offer in others if not offer.is_spot and offer.by_period))
+    firm = hourly or _cheapest(problem, (offer for offer in others if not offer.is_spot))
     if firm is None:
-        text = "spot; none on demand is of the same hardware"
+        text = "spot; nothing else on offer is of the same hardware"
         return _reason(problem, use, "spot", units, used, None, None, text)
     price = problem.effective_usd_per_hour(use.offer) / (1 - problem.spot_margin)
     against = problem.effective_usd_per_hour(firm)

@@ -127,6 +127,14 @@ def test_the_reason_names_the_use_from_which_a_term_pays() -> None:
     assert "pay from 60% use on" in reason.text
 
 
+def test_a_reason_is_against_what_the_search_left_out_too() -> None:
+    hourly = make_offer(usd="1")
+    reserved = make_offer(usd="0.6", purchase_option=PurchaseOption.RESERVED_1Y)
+    one_machine = replace(reserved, instance_type=hourly.instance_type)
+    (reason,) = plan(make_request(hourly, one_machine, rate=0.5)).reasons
+    assert reason.against == "aws 1x-H100-SXM5-80GB (us-east-1, on_demand)"
+
+
 def test_the_reason_for_spot_counts_what_interruptions_take() -> None:
     spot, hourly = make_offer(usd="0.9", purchase_option=PurchaseOption.SPOT), make_offer(usd="2")
     (reason,) = plan(make_request(spot, hourly, rate=0.5, terms=Terms(spot_margin=0.1))).reasons
