@@ -248,7 +248,7 @@ def _routing(fleet: Fleet) -> Table:
 
 def _binding(limit: BindingLimit) -> str:
     """One limit in a buyer's words."""
-    step = f"{limit.change:+g} {limit.unit} of {limit.limit}"
+    step = f"{limit.limit} {limit.change:+g} {limit.unit}"
     if limit.more_requests_per_s > 0:
         return f"Limit: {step} would serve {limit.more_requests_per_s:.3g} requests/s more"
     return f"Limit: {step} would save {limit.saving_usd_per_month:,.2f} USD/month"

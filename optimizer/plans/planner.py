@@ -22,7 +22,7 @@ from optimizer.plans.plan import (
     PurchaseReason,
 )
 from optimizer.plans.reasons import purchase_reasons
-from optimizer.plans.remedies import remedies
+from optimizer.plans.remedies import limit_in_words, remedies
 from optimizer.plans.request import Pool, Request
 from optimizer.plans.sizer import Sizer
 from optimizer.program.problem import Limits, Objective
@@ -205,7 +205,7 @@ def _binding_limits(choice: Choice, request: Request) -> tuple[BindingLimit, ...
     share = sum(demand.share for workload, _ in request.workloads for demand in workload.demands)
     return tuple(
         BindingLimit(
-            limit=value.limit,
+            limit=limit_in_words(value.limit),
             change=value.change,
             unit=value.unit,
             saving_usd_per_month=Decimal(value.usd_per_month),

@@ -51,7 +51,12 @@ def _in_words(shortfall: Shortfall) -> Shortfall:
     """The shortfall with the program's ids replaced by what a user knows."""
     if shortfall.limit.startswith(_UNSERVED):
         return replace(shortfall, limit="hardware that serves the requests within memory and SLO")
-    return replace(shortfall, limit=_LIMIT_WORDS.get(shortfall.limit, shortfall.limit))
+    return replace(shortfall, limit=limit_in_words(shortfall.limit))
+
+
+def limit_in_words(limit: str) -> str:
+    """The program's name of a limit as a user knows it, with its flag."""
+    return _LIMIT_WORDS.get(limit, limit)
 
 
 _LIMIT_WORDS: Final[Mapping[str, str]] = MappingProxyType(

@@ -1,0 +1,54 @@
+"""`costopt plan --sweep`: a plan per value, as a table, JSON, CSV, Markdown and a page with charts."""
+
+import csv
+import io
+import json
+from decimal import Decimal
+
+import pytest
+
+from tests.conftest import Command
+
+FLAGS = ("plan", "--model", "8B", "--provider", "aws", "--region", "us-east-1", "--gpu", "L4", "--gpu", "L40S")
+
+
+def test_costs_rise_with_the_rate(costopt: Command) -> None:
+    outcome = costopt(*FLAGS, "--sweep", "rate=1:64:log4", "--format", "json")
+    assert outcome.code == 0, outcome.err
+    document = json.loads(outcome.out)
+    assert (document["schema"], document["parameter"]) == ("costopt.sweep", "rate")
+    assert [point["value"] for point in document["points"]] == [1, 4, 16, 64]
+    costs = [Decimal(point["usd_per_month"]) for point in document["points"]]
+    assert costs == sorted(costs)
+
+
+def test_a_point_that_does_not_fit_is_null_and_the_others_stand(costopt: Command) -> None:
+    outcome = costopt(*FLAGS, "--sweep", "budget=100,5000", "--format", "json")
+    assert outcome.code == 0, outcome.err
+    first, second = json.loads(outcome.out)["points"]
+    assert (first["usd_per_month"], first["status"]) == (None, "infeasible")
+    assert Decimal(second["usd_per_month"]) <= 5000
+
+
+def test_a_sweep_without_any_plan_is_infeasible(costopt: Command) -> None:
+    assert costopt(*FLAGS, "--sweep", "budget=10,20").code == 3
+
+
+def test_csv_has_a_row_a_value(costopt: Command) -> None:
+    outcome = costopt(*FLAGS, "--sweep", "rate=1,2,3", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(outcome.out)))
+    assert [row["value"] for row in rows] == ["1", "2", "3"]
+
+
+def test_a_page_has_a_chart(costopt: Command) -> None:
+    outcome = costopt(*FLAGS, "--sweep", "rate=1,2", "--format", "html")
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.lstrip().lower().startswith("<!doctype html>")
+    assert "<svg" in outcome.out
+
+
+@pytest.mark.parametrize("text", ["rate=0:1:log3", "speed=1,2", "rate=", "context=1.5"])
+def test_a_faulty_range_is_one_clear_message(costopt: Command, text: str) -> None:
+    outcome = costopt(*FLAGS, "--sweep", text)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert len(outcome.err.strip().splitlines()) == 1
