@@ -44,15 +44,21 @@ def _figures(found: Comparison) -> Iterable[Figure]:
         return
     if found.hours is not None:
         first = found.ways[0]
-        note = f"{found.hours:f} hours of {first.name}"
+        note = f"{found.hours:f} hours of {_with_warning(first)}"
         yield Figure(label="Cheapest for the job", value=_money(first.job_usd(found.hours)), note=note)
     for months in HORIZONS:
         priced = [(cost.usd, way) for way in found.ways if (cost := way.tco(months)) is not None]
         usd, way = min(priced, key=lambda pair: (pair[0], pair[1].name))
-        yield Figure(label=f"Cheapest over {months} months", value=_money(usd), note=way.name)
+        yield Figure(label=f"Cheapest over {months} months", value=_money(usd), note=_with_warning(way))
     if found.reference is not None:
         note = f"{found.reference.name}, per month"
         yield Figure(label="Reference, on demand", value=_money(found.reference.usd_per_month), note=note)
+
+
+def _with_warning(way: Way) -> str:
+    """The way's name, and what makes a low price another thing than the others."""
+    words = {"spot": "may be taken away", "per token": "shared, by tokens", "term not stated": "term not stated"}
+    return f"{way.name} ({words[way.purchase_option]})" if way.purchase_option in words else way.name
 
 
 def _sections(found: Comparison) -> Iterable[Section]:
@@ -113,46 +119,48 @@ def _ways(found: Comparison) -> Table:
     useful_columns = [Column(key="useful", title="USD per useful GPU-hour", kind="price")] if useful else []
     columns = (
         Column(key="way", title="Way"),
-        Column(key="kind", title="Kind"),
         Column(key="option", title="Bought as"),
-        Column(key="gpus", title="GPUs", kind="number"),
-        Column(key="term", title="Term months", kind="number"),
-        Column(key="paid", title="Paid"),
-        Column(key="upfront", title="Upfront USD", kind="usd"),
-        Column(key="hourly", title="USD/h", kind="price"),
-        Column(key="effective", title="Effective USD/h", kind="price", formula=_EFFECTIVE, detail=True),
         Column(key="month", title="USD/month", kind="usd", formula="ROUND({effective}*[hours_per_month],2)"),
         *job,
         *token_columns,
         *useful_columns,
+        Column(key="upfront", title="Upfront USD", kind="usd"),
+        Column(key="hourly", title="USD/h", kind="price"),
+        Column(key="effective", title="Effective USD/h", kind="price", formula=_EFFECTIVE, detail=True),
+        Column(key="term", title="Term months", kind="number"),
+        Column(key="paid", title="Paid"),
+        Column(key="gpus", title="GPUs", kind="number"),
         Column(key="as_of", title="Price of", kind="date"),
         Column(key="accelerators", title="Machines"),
+        Column(key="kind", title="Kind", detail=True),
         Column(key="how", title="How it runs", detail=True),
         Column(key="region", title="Region", detail=True),
     )
     rows: list[list[Value]] = [
         [
             way.name,
-            way.kind,
             way.purchase_option.replace("_", " "),
-            way.gpus,
-            way.term_months,
-            _paid(way),
-            way.upfront_usd,
-            way.usd_per_hour,
-            way.effective_usd_per_hour,
             way.usd_per_month,
             *([way.job_usd(found.hours)] if found.hours is not None else []),
             *([way.usd_per_million_tokens()] if tokens else []),
             *([way.usd_per_useful_gpu_hour] if useful else []),
+            way.upfront_usd,
+            way.usd_per_hour,
+            way.effective_usd_per_hour,
+            way.term_months,
+            _paid(way),
+            way.gpus,
             way.as_of,
             way.accelerators,
+            way.kind,
             way.how,
             way.region,
         ]
         for way in found.ways
     ]
-    return Table(id="way-list", title="Ways", columns=columns, rows=rows)
+    order = "the job's cost" if found.hours is not None else "their total over 12 months"
+    note = f"In the order of {order}; what it is paid for, how it can end and what is not known stand in the terms."
+    return Table(id="way-list", title="Ways", columns=columns, rows=rows, note=note)
 
 
 def _tco(found: Comparison) -> Table:
@@ -174,22 +182,22 @@ def _tco(found: Comparison) -> Table:
     ]
     columns = (
         Column(key="way", title="Way"),
+        *parts,
         Column(key="term", title="Term months", kind="number", detail=True),
         Column(key="paid", title="Paid", detail=True),
         Column(key="upfront", title="Upfront USD", kind="usd", detail=True),
         Column(key="hourly", title="USD/h", kind="price", detail=True),
-        *parts,
     )
     rows: list[list[Value]] = []
     for way in found.ways:
-        cells: list[Value] = [way.name, way.term_months, _paid(way), way.upfront_usd, way.usd_per_hour]
+        cells: list[Value] = [way.name]
         for months in HORIZONS:
             cost = way.tco(months)
             if cost is None:
                 cells += [None] * 5
             else:
                 cells += [cost.compute_usd, cost.storage_usd, cost.egress_usd, cost.support_usd, cost.usd]
-        rows.append(cells)
+        rows.append([*cells, way.term_months, _paid(way), way.upfront_usd, way.usd_per_hour])
     return Table(id="tco-list", title="Total cost", columns=columns, rows=rows)
 
 

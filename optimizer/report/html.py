@@ -4,13 +4,16 @@ import base64
 import hashlib
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from optimizer.report.page import Column, Page, Value, printable, shown
+from optimizer.report.page import Column, Page, Table, Value, printable, shown
 from optimizer.report.svg import svg_chart
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+_SENTENCE: Final = 45
 
 
 def html_text(page: Page) -> str:
@@ -31,12 +34,18 @@ def html_text(page: Page) -> str:
             shown=shown,
             sort_key=_sort_key,
             is_number=_is_number,
+            is_wide=_is_wide,
         )
     )
 
 
 def _is_number(column: Column) -> bool:
     return column.kind not in ("text", "code", "date")
+
+
+def _is_wide(table: Table, index: int) -> bool:
+    """Whether a column holds sentences: they get room, so that rows stay low."""
+    return any(isinstance(cell := row[index], str) and len(cell) > _SENTENCE for row in table.rows)
 
 
 def _sort_key(value: Value) -> str:

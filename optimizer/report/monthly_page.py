@@ -99,26 +99,26 @@ def _groups(id_: str, title: str, rows: Sequence[GroupRow]) -> Table:
         Column(key="name", title=title),
         Column(key="budget", title="Budget USD", kind="usd", summed=True),
         Column(key="actual", title="Actual USD", kind="usd", summed=True),
-        Column(key="plan", title="Plan USD", kind="usd", summed=True),
-        Column(key="run_rate", title="Run rate USD", kind="usd", summed=True),
-        Column(key="trend", title="Trend USD", kind="usd", summed=True),
-        Column(key="driver", title="Driver USD", kind="usd", summed=True),
         Column(key="forecast", title="Forecast USD", kind="usd", summed=True),
         Column(key="variance", title="Variance USD", kind="usd", formula="{forecast}-{budget}"),
         Column(key="share", title="Variance %", kind="percent", formula="{variance}/{budget}"),
         Column(key="level", title="Level"),
+        Column(key="plan", title="Plan USD", kind="usd", summed=True),
+        Column(key="run_rate", title="Run rate USD", kind="usd", summed=True),
+        Column(key="trend", title="Trend USD", kind="usd", summed=True),
+        Column(key="driver", title="Driver USD", kind="usd", summed=True),
     )
     cells: list[list[Value]] = [
         [
             row.name,
             row.budget_usd,
             row.actual_usd,
-            row.plan_usd,
-            *(row.forecast.by(method) for method in METHODS),
             row.forecast_usd,
             row.variance.usd if row.variance else None,
             row.variance.share if row.variance else None,
             row.variance.level if row.variance else None,
+            row.plan_usd,
+            *(row.forecast.by(method) for method in METHODS),
         ]
         for row in rows
     ]

@@ -8,14 +8,19 @@ from typing import Final
 from optimizer.report.page import Chart, Series
 
 _WIDTH: Final = 720
-_HEIGHT: Final = 300
+_DRAWN_HEIGHT: Final = 210
 _LEFT: Final = 72
 _RIGHT: Final = 16
 _TOP: Final = 34
 _BOTTOM: Final = 56
+_BOTTOM_SLANTED: Final = 128
+_CHARACTER: Final = 7.0
+"""Width of a character of a label; a little more than it is, so that labels keep apart."""
 _TICKS: Final = 5
 _MOST_LABELS: Final = 12
 _COLOURS: Final = 6
+_LONGEST_LABEL: Final = 26
+_LEGEND_COLUMNS: Final = 3
 
 
 def svg_chart(chart: Chart) -> str:
@@ -27,8 +32,10 @@ def svg_chart(chart: Chart) -> str:
     if not values:
         return ""
     scale = _Scale(min(0.0, *values), max(0.0, *values))
+    bottom = _BOTTOM_SLANTED if _is_slanted(chart) else _BOTTOM
+    height = _TOP + _DRAWN_HEIGHT + bottom + 18 * (_legend_rows(chart) - 1)
     marks = _bars(chart, scale) if chart.kind == "bar" else _lines(chart, scale)
-    return "\n".join([*_head(chart), *_axes(chart, scale), *marks, *_legend(chart), "</svg>"])
+    return "\n".join([*_head(chart, height), *_axes(chart, scale), *marks, *_legend(chart, height), "</svg>"])
 
 
 class _Scale:
@@ -42,15 +49,15 @@ class _Scale:
         self.high = max(math.ceil(high / self.step) * self.step, self.low + self.step)
 
     def y(self, value: float) -> float:
-        return _HEIGHT - _BOTTOM - (value - self.low) / (self.high - self.low) * (_HEIGHT - _TOP - _BOTTOM)
+        return _TOP + _DRAWN_HEIGHT * (1 - (value - self.low) / (self.high - self.low))
 
     def ticks(self) -> list[float]:
         return [self.low + self.step * number for number in range(round((self.high - self.low) / self.step) + 1)]
 
 
-def _head(chart: Chart) -> Iterator[str]:
+def _head(chart: Chart, height: int) -> Iterator[str]:
     yield (
-        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-labelledby="{chart.id}-t {chart.id}-d">'
+        f'<svg class="chart" viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="{chart.id}-t {chart.id}-d">'
     )
     yield f'<title id="{chart.id}-t">{escape(chart.title)}</title>'
     names = ", ".join(line.name for line in chart.series)
@@ -67,12 +74,21 @@ def _axes(chart: Chart, scale: _Scale) -> Iterator[str]:
     every = math.ceil(len(chart.labels) / _MOST_LABELS)
     for index, label in enumerate(chart.labels):
         if index % every == 0:
-            x = _middle(index, len(chart.labels))
-            yield (
-                f'<text class="tick" x="{x:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">'
-                f"{escape(_clipped(label, len(chart.labels)))}</text>"
-            )
+            yield _label(_middle(index, len(chart.labels)), label, slanted=_is_slanted(chart))
     yield f'<text class="tick" x="8" y="14">{escape(chart.unit)}</text>'
+
+
+def _is_slanted(chart: Chart) -> bool:
+    """Whether labels are too long to stand beside each other."""
+    room = (_WIDTH - _LEFT - _RIGHT) / max(1, min(len(chart.labels), _MOST_LABELS))
+    return max((len(label) for label in chart.labels), default=0) * _CHARACTER > room
+
+
+def _label(x: float, text: str, *, slanted: bool) -> str:
+    y = _TOP + _DRAWN_HEIGHT + 18
+    turn = f' transform="rotate(-32 {x:.1f} {y})"' if slanted else ""
+    anchor = "end" if slanted else "middle"
+    return f'<text class="tick" x="{x:.1f}" y="{y}" text-anchor="{anchor}"{turn}>{escape(_clipped(text))}</text>'
 
 
 def _lines(chart: Chart, scale: _Scale) -> Iterator[str]:
@@ -105,13 +121,17 @@ def _bars(chart: Chart, scale: _Scale) -> Iterator[str]:
             )
 
 
-def _legend(chart: Chart) -> Iterator[str]:
-    x = float(_LEFT)
+def _legend(chart: Chart, height: int) -> Iterator[str]:
+    """Names in rows of three, below the labels."""
     for number, line in enumerate(chart.series):
-        name = _clipped(line.name, 4)
-        yield f'<rect class="bar s{number % _COLOURS}" x="{x:.0f}" y="{_HEIGHT - 18}" width="12" height="10"/>'
-        yield f'<text class="tick" x="{x + 17:.0f}" y="{_HEIGHT - 9}">{escape(name)}</text>'
-        x += 34 + 7.0 * len(name)
+        x = _LEFT + (number % _LEGEND_COLUMNS) * (_WIDTH - _LEFT) / _LEGEND_COLUMNS
+        y = height - 18 * (_legend_rows(chart) - number // _LEGEND_COLUMNS)
+        yield f'<rect class="bar s{number % _COLOURS}" x="{x:.0f}" y="{y}" width="12" height="10"/>'
+        yield f'<text class="tick" x="{x + 17:.0f}" y="{y + 9}">{escape(_clipped(line.name))}</text>'
+
+
+def _legend_rows(chart: Chart) -> int:
+    return math.ceil(len(chart.series) / _LEGEND_COLUMNS)
 
 
 def _middle(index: int, count: int) -> float:
@@ -130,7 +150,5 @@ def _short(value: float, step: float) -> str:
     return f"{value:,.{max(0, min(4, -math.floor(math.log10(step))))}f}"
 
 
-def _clipped(text: str, count: int) -> str:
-    """Labels get shorter where there are many."""
-    most = max(8, min(26, 110 // max(count, 1)))
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _clipped(text: str) -> str:
+    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
