@@ -9,7 +9,7 @@ from optimizer.plans.training_cost import START_HOURS, billed_hours, checkpoint_
 from optimizer.plans.training_plan import ClusterChoice
 from optimizer.program.problem import ProgramOffer, Quota
 from optimizer.program.training import TrainingObjective
-from optimizer.sizing.training.calibration import TIME, optimizer_states
+from optimizer.sizing.training.calibration import TIME, optimizer_states, product_factor
 from optimizer.sizing.training.layouts import TrainingEstimate, best_layout, for_hardware
 from optimizer.sizing.training.setup import Cluster
 from optimizer.workload.architecture import Architecture
@@ -167,11 +167,16 @@ def cluster_of(kind: InstanceType, nodes: int) -> Cluster:
 
 
 def ideal_hours(run: TrainingRun, model: Architecture, kind: InstanceType, nodes: int) -> float:
-    """Hours that no software undercuts: FLOPs over 80 % of the peak, of which FP8 and FP4 reach two thirds."""
-    rates = catalogue()[kind.accelerator].dense_tflops
+    """Hours that no software undercuts: FLOPs over 80 % of the peak, of which FP8 and FP4 reach two thirds.
+
+    Some parts run faster than their data sheet says.
+    """
+    accelerator = catalogue()[kind.accelerator]
+    rates = accelerator.dense_tflops
     sixteen = rates.get("bf16") or rates["fp16"]
     peak = max(sixteen, rates.get(run.precision, 0.0) * 2 / 3) * 1e12 * kind.accelerator_count * nodes
     flops = (4.0 if run.is_adapter else 6.0) * model.params_active * 0.9 * run.tokens
+    peak *= max(1.0, product_factor(accelerator))
     return flops / (peak * _IDEAL_SHARE * TIME.goodput) / SECONDS_PER_HOUR
 
 

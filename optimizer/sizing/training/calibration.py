@@ -6,6 +6,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
+from optimizer.sizing.dtypes import sixteen_bit_rate
 from optimizer.sizing.intervals import normal_quantile
 from providers.accelerators import Accelerator
 from providers.errors import UnknownName, nearest
@@ -137,17 +138,19 @@ class MemoryConstants:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeConstants:
     """Fit of 833 published rates, each source weighed down by its size, with leave-one-source-out as the check.
-    `cdna_share` alone is not fitted: 620 of 1,307 TFLOP/s in large bf16 products of an MI300X (SemiAnalysis, 2024-12).
+    Not fitted: `cdna_share`, from 620 of 1,307 TFLOP/s in large bf16 products of an MI300X (SemiAnalysis, 2024-12)
+    against 0.85 of an A100, and `host_bytes_per_s`.
 
-    `*_share` are parts of the dense peak that large matrix products reach: by stack, times one by architecture, times
-    one by dtype, times one for experts; `*_yearly` is how software got faster (per year, up to 2026-06).
-    `small_expert_tokens`: an expert with as many tokens runs at half of its rate. `*_elementwise` is 16-bit values of
-    width `hidden` that norms, activations and residuals move per layer and token, in a forward and backward pass;
-    `expert_traffic` is added per expert of a token. `logit_traffic` is bytes per logit. `*_launch_s` per layer and
-    micro-batch: below it the host is slower than the accelerator. `*_exposed` are parts of communication that no
-    computation hides, `bubble` the part of (PP - 1) micro-batches that interleaving leaves, `straggler` the loss per
-    doubling of fast domains. `dequantised_per_s` weights of a 4-bit base are unpacked, `host_bytes_per_s` per
-    accelerator is the pace of offloaded states, `goodput` the part of a long run that is not restarts and evaluation.
+    `*_share` are parts of the dense peak that large matrix products reach: by stack, times one by architecture (or
+    by `PRODUCT_TFLOPS`), times one by dtype, times one for experts; `*_yearly` is how software got faster (per
+    year, up to 2026-06). `small_expert_tokens`: an expert with as many tokens runs at half of its rate.
+    `*_elementwise` is 16-bit values of width `hidden` that norms, activations and residuals move per layer and
+    token, in a forward and backward pass; `expert_traffic` is added per expert of a token. `logit_traffic` is bytes
+    per logit. `*_launch_s` per layer and micro-batch: below it the host is slower than the accelerator. `*_exposed`
+    are parts of communication that no computation hides, `bubble` the part of (PP - 1) micro-batches that
+    interleaving leaves, `straggler` the loss per doubling of fast domains. `dequantised_per_s` weights of a 4-bit
+    base are unpacked, `host_bytes_per_s` per accelerator is the pace of offloaded states, `goodput` the part of a
+    long run that is not restarts and evaluation.
     """
 
     megatron_share: float = 0.739
@@ -157,7 +160,7 @@ class TimeConstants:
     xla_share: float = 0.911
     hopper_share: float = 0.769
     blackwell_share: float = 0.888
-    cdna_share: float = 0.64
+    cdna_share: float = 0.56
     tpu_share: float = 1.11
     tuned_fp8_share: float = 0.888
     plain_fp8_share: float = 0.524
@@ -190,6 +193,22 @@ class TimeConstants:
 MEMORY: Final = MemoryConstants()
 TIME: Final = TimeConstants()
 
+PRODUCT_TFLOPS: Final = MappingProxyType(
+    {"A10": 90.5, "A10G": 68.0, "A40": 116.5, "A100-PCIe-40GB": 213.5, "A100-PCIe-80GB": 213.5, "RTX A4000": 56.0}
+    | {"RTX A6000": 123.3, "RTX 3090": 76.5, "L4": 58.2, "L20": 111.0, "L40S": 269.0, "RTX 4090": 159.4}
+    | {"H20-SXM5-96GB": 141.9, "RTX 5090": 236.0, "RTX PRO 6000 Blackwell Server": 409.0}
+    | {"RTX PRO 6000 Blackwell Workstation": 342.1, "V100-SXM2-16GB": 93.4, "V100-SXM2-32GB": 93.4, "T4": 42.3}
+    | {"RTX A5000": 86.5, "L40": 168.0, "RTX 6000 Ada": 220.0}
+)
+"""Measured 16-bit TFLOP/s of large products, of parts whose power limit sets them apart from their architecture: the
+mean of 8,192 and 10,240 wide squares in PyTorch, or the best of all sizes where only that is told. Source: GitHub,
+zzc0721/torch-performance-test-data, 2025-10 to 2026-07. Not measured there, and taken from a sibling: the larger
+A100-PCIe, A10 and RTX A5000 (A40), L40 (L20), RTX 6000 Ada (L40S); A10 and RTX 6000 Ada times the ratio of their
+prefill rates in `optimizer/sizing/data/calibration.csv`."""
+
+_REFERENCE_PRODUCT_SHARE: Final = 264.5 / 312
+"""Of an A100-SXM4-80GB in the same source: the stacks' shares are those on an A100."""
+
 TIME_SPREAD: Final = 1.3
 """Half-width of the 80 % interval of a predicted rate, as a factor: residuals of sources left out of the fit."""
 
@@ -200,6 +219,18 @@ SOFTWARE_YEAR: Final = 2026.5
 def time_margin(confidence: float) -> float:
     """The factor by which hours reach the careful end of the interval of that confidence (log-normal residuals)."""
     return float(TIME_SPREAD ** (normal_quantile((1 + confidence) / 2) / normal_quantile(0.9)))
+
+
+def product_factor(accelerator: Accelerator, constants: TimeConstants = TIME) -> float:
+    """The part of its 16-bit peak that large products reach, over the part that they reach on an A100-SXM."""
+    measured = PRODUCT_TFLOPS.get(accelerator.name)
+    if measured is not None:
+        return measured * 1e12 / sixteen_bit_rate(accelerator) / _REFERENCE_PRODUCT_SHARE
+    if "Blackwell" in accelerator.architecture:
+        return constants.blackwell_share
+    if "Hopper" in accelerator.architecture:
+        return constants.hopper_share
+    return {"Google": constants.tpu_share, "AMD": constants.cdna_share}.get(accelerator.vendor, 1.0)
 
 
 def is_calibrated(accelerator: Accelerator) -> bool:

@@ -63,7 +63,7 @@ def training_size_document(model: Architecture, sized: TrainingSize) -> dict[str
         "micro_batch": setup.micro_batch,
         "recompute": setup.recompute,
         "seq_len": setup.seq_len,
-        "global_batch_tokens": number(setup.global_batch_tokens),
+        "global_batch_tokens": round(setup.global_batch_tokens),
         "headroom_tokens": None,
         "min_gpus": sized.min_gpus,
         "min_gpus_comfortable": sized.min_gpus_comfortable,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from optimizer.sizing.dtypes import FORMATS, sixteen_bit_rate
-from optimizer.sizing.training.calibration import SOFTWARE_YEAR, TIME, TimeConstants, stack_named
+from optimizer.sizing.training.calibration import SOFTWARE_YEAR, TIME, TimeConstants, product_factor, stack_named
 from optimizer.sizing.training.memory import adapter_parameters, local_parameters
 from optimizer.sizing.training.setup import TrainingSetup
 from optimizer.workload.architecture import Architecture
@@ -156,14 +156,7 @@ def product_share(setup: TrainingSetup, c: TimeConstants) -> float:
     accelerator, stack = setup.cluster.accelerator, stack_named(setup.stack)
     by_stack = {"megatron": c.megatron_share, "old": c.old_share, "fsdp": c.fsdp_share, "hf": c.hf_share}
     share = by_stack.get(stack.speed, c.xla_share)
-    if "Blackwell" in accelerator.architecture:
-        share *= c.blackwell_share
-    elif "Hopper" in accelerator.architecture:
-        share *= c.hopper_share
-    elif accelerator.vendor == "Google":
-        share *= c.tpu_share
-    elif accelerator.vendor == "AMD":
-        share *= c.cdna_share
+    share *= product_factor(accelerator, c)
     rates = accelerator.dense_tflops
     if setup.precision in ("fp8", "fp4") and setup.precision in rates:
         tuned = c.tuned_fp8_share if stack.speed in ("megatron", "xla") else c.plain_fp8_share

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from optimizer.sizing.training.calibration import PRODUCT_TFLOPS, product_factor
 from optimizer.sizing.training.setup import TrainingLayout, TrainingSetup
 from optimizer.sizing.training.time import model_flops_per_token, multiplied_parameters, step_time
 from optimizer.workload.architecture import resolve_model
+from providers.accelerators import catalogue, resolve
 from tests.optimizer.sizing.training.builders import make_setup
 
 
@@ -95,3 +97,15 @@ def test_llama_2_7b_pre_training_takes_the_published_gpu_hours() -> None:
     hours = 2e12 / rate(setup) / 0.88 / 3600
     assert 165_000 <= hours <= 205_000
     assert 0.36 <= step_time(setup).mfu * 0.88 <= 0.45
+
+
+def test_parts_under_a_low_power_limit_reach_less_of_their_peak() -> None:
+    factors = {name: product_factor(resolve(name)) for name in ("A100-SXM4-80GB", "L4", "L40S", "RTX 4090")}
+    assert factors["A100-SXM4-80GB"] == 1
+    assert factors["L4"] < 0.6 < factors["L40S"] < 1 < factors["RTX 4090"]
+
+
+def test_measured_products_are_of_known_parts_and_near_their_peaks() -> None:
+    for name, tflops in PRODUCT_TFLOPS.items():
+        peaks = catalogue()[name].dense_tflops
+        assert 0.4 < tflops / (peaks.get("bf16") or peaks["fp16"]) < 1.15, name
