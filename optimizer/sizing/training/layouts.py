@@ -124,8 +124,8 @@ def closest_layout(run: TrainingRun, model: Architecture, cluster: Cluster) -> T
 def fitting_setups(run: TrainingRun, model: Architecture, cluster: Cluster) -> Iterator[TrainingSetup]:
     """For each layout, the largest micro-batch that fits without recomputation, else the largest that fits with it.
 
-    Both where ZeRO-3 gathers over the network: a larger micro-batch gathers less often, which can be worth more than
-    what is computed again.
+    Both where ZeRO-3 gathers over PCIe or the network: a larger micro-batch gathers less often, which can be worth
+    more than what is computed again.
     """
     done: tuple[TrainingLayout, int] | None = None
     for base in _bases(run, model, cluster):
@@ -135,8 +135,9 @@ def fitting_setups(run: TrainingRun, model: Architecture, cluster: Cluster) -> I
         if fitting is None:
             continue
         yield fitting
-        gathers_far = base.zero_stage >= 3 and base.layout.accelerators > cluster.fast_domain
-        if training_memory(fitting).verdict == "fits" and not gathers_far:
+        slow_link = cluster.link in ("pcie", "none") or base.layout.accelerators > cluster.fast_domain
+        gathers_slowly = base.zero_stage >= 3 and base.layout.shards > 1 and slow_link
+        if training_memory(fitting).verdict == "fits" and not gathers_slowly:
             done = (base.layout, base.zero_stage)
 
 

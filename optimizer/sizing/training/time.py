@@ -228,7 +228,9 @@ def _gather_s(setup: TrainingSetup, c: TimeConstants, passes: float) -> float:
     if setup.zero_stage >= 3 and layout.shards > 1:
         each = FORMATS["nf4"].linear_bits / 8 if setup.task == "qlora" else 2.0
         volume = each * weights * (2.0 if setup.is_adapter else 3.0)
-        seconds += c.gather_exposed * volume / _bandwidth(setup, layout.accelerators, c)
+        far = layout.accelerators > setup.cluster.fast_domain
+        exposed = c.gather_exposed if far else 1.0 - 1.0 / layout.shards
+        seconds += exposed * volume / _bandwidth(setup, layout.accelerators, c)
     if "params" in setup.offload:
         shards = layout.shards if setup.zero_stage >= 3 else 1
         seconds += 2.0 * weights / shards * passes / c.host_bytes_per_s

@@ -109,3 +109,13 @@ def test_measured_products_are_of_known_parts_and_near_their_peaks() -> None:
     for name, tflops in PRODUCT_TFLOPS.items():
         peaks = catalogue()[name].dense_tflops
         assert 0.4 < tflops / (peaks.get("bf16") or peaks["fp16"]) < 1.15, name
+
+
+def test_gathers_over_pcie_outlast_small_micro_batches() -> None:
+    layout, few = TrainingLayout(dp=4), {"task": "finetune", "stack": "fsdp", "zero_stage": 3, "micro_batch": 1}
+    ada = step_time(make_setup(gpu="RTX 6000 Ada", count=4, layout=layout, **few))
+    assert ada.communication_s > ada.products_s
+    large = step_time(make_setup(gpu="RTX 6000 Ada", count=4, layout=layout, **(few | {"micro_batch": 16})))
+    assert large.communication_s < large.products_s / 10
+    nvlink = step_time(make_setup(count=4, layout=layout, **few))
+    assert nvlink.communication_s < nvlink.products_s / 3
