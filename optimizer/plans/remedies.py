@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -22,7 +23,9 @@ _UNSERVED: Final = "no candidate serves "
 def remedies(
     desk: Desk, main: Choice, cheapest: Fleet | None, alternatives: Iterable[Alternative]
 ) -> tuple[list[Shortfall], list[Suggestion]]:
-    """Which limit is too tight by how much, and up to three flags that would fit, cheapest first."""
+    """Which limit is too tight by how much, and what would fit, cheapest first: up to three other choices, or a budget,
+    and the smallest relaxation of each limit that is short.
+    """
     request = desk.request
     budget = request.budget_usd_per_month
     found = main.solution.shortfalls or diagnose(main.problem, request.solver_options)
@@ -36,15 +39,18 @@ def remedies(
         for a in alternatives
         if a.fleet is not None and a.within_budget and a.kind in ("purchase_option", "precision", "include")
     ]
-    ways += _relaxed(desk, found)
     if cheapest is None:
         ways += _slower(request)
-    ways.sort(key=lambda way: (way.usd_per_month, way.flag))
+    ways = sorted(ways, key=_by_cost)[:_MAX_SUGGESTIONS]
     if cheapest is not None and budget is not None:
-        ways = ways[: _MAX_SUGGESTIONS - 1]
-        needed = math.ceil(cheapest.usd_per_month)
-        ways.append(Suggestion(flag=f"--budget {needed}", usd_per_month=cheapest.usd_per_month))
-    return shortfalls, ways[:_MAX_SUGGESTIONS]
+        needed = Suggestion(flag=f"--budget {math.ceil(cheapest.usd_per_month)}", usd_per_month=cheapest.usd_per_month)
+        return shortfalls, [*ways[: _MAX_SUGGESTIONS - 1], needed]
+    relaxed = sorted(_relaxed(desk, found), key=_by_cost)[:_MAX_SUGGESTIONS]
+    return shortfalls, sorted([*ways, *relaxed], key=_by_cost)
+
+
+def _by_cost(way: Suggestion) -> tuple[Decimal, str]:
+    return way.usd_per_month, way.flag
 
 
 def _in_words(shortfall: Shortfall) -> Shortfall:

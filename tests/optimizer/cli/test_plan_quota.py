@@ -50,9 +50,11 @@ def test_a_quota_that_is_short_says_by_how_much_and_what_more_would_cost(costopt
     (shortfall,) = document["shortfalls"]
     assert (shortfall["available"], shortfall["unit"]) == (2, "accelerators")
     assert shortfall["needed"] > 2
-    wider = [s for s in document["suggestions"] if s["flag"].startswith("quota of us-east-1 L4: ")]
-    others = [s for s in document["suggestions"] if s not in wider]
-    assert wider or all(Decimal(s["usd_per_month"]) > 0 for s in others)
+    needed = int(shortfall["needed"])
+    costs = {s["flag"]: Decimal(s["usd_per_month"]) for s in document["suggestions"]}
+    wider = planned(costopt, *L4)
+    assert costs[f"quota of us-east-1 L4: {needed} accelerators"] == Decimal(wider["totals"]["usd_per_month"])
+    assert list(costs.values()) == sorted(costs.values())
 
 
 def test_too_few_accelerators_in_all_are_answered_with_a_number_that_works(costopt: Command) -> None:
