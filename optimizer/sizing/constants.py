@@ -140,6 +140,12 @@ KINDS: Final = (
         prefix="serving.burst_share_offline", meaning="the same when all requests come at once", start=0.3, doubt=1.65
     ),
     ConstantKind(
+        prefix="serving.bunching",
+        meaning="share of the others' prefills that a random arrival waits",
+        start=0.02,
+        doubt=2.0,
+    ),
+    ConstantKind(
         prefix="serving.backlog_share",
         meaning="share of an overloaded run's backlog that the mean first token waits for",
         start=0.5,

@@ -36,14 +36,16 @@ class Steady:
         """Requests of the same lane beside one's own."""
         return max(0.0, self.batch / self.lanes - 1)
 
-    def open_wait_s(self) -> float:
+    def open_wait_s(self, bunching: float) -> float:
         """Mean wait of a prompt that arrives at random: half a step, and the prompts in front of it.
 
-        Pollaczek-Khinchine for constant service: rho x s / 2 (1 - rho), s the prompt's share, rho its utilisation.
+        Pollaczek-Khinchine for constant service: rho x s / 2 (1 - rho), s the prompt's share, rho its utilisation;
+        and `bunching` of the others' prompts, since arrivals come in bunches that the scheduler lets in together.
         """
         busy = min(_MOST_BUSY, self.prompt_share_s * self.requests_per_s / self.lanes)
         half_step = 0.5 * self.step_s if self.batch > 1 else 0.0
-        return half_step + busy * self.prompt_share_s / (2 * (1 - busy))
+        queue = busy * self.prompt_share_s / (2 * (1 - busy))
+        return half_step + queue + bunching * self.others * self.prompt_share_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

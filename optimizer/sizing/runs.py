@@ -217,7 +217,7 @@ def _at_concurrency(
     if run.concurrency is None and run.requests is not None:
         rate = run.requests / (run.requests / rate + 0.5 * life)
     if run.kind == "open":
-        wait = point.open_wait_s()
+        wait = point.open_wait_s(k["serving.bunching"])
     else:
         share = k["serving.burst_share_offline" if run.kind == "offline" else "serving.burst_share"]
         wait = share * point.others * (point.prompt_share_s + k["serving.arrival_ms"] * 1e-3)
@@ -242,7 +242,7 @@ def _at_rate(
     capacity = point.requests_per_s
     latency = point.life_s + point.prefill_s + overhead
     duration = requests / min(rate, capacity) + latency
-    ttft = point.prefill_s + overhead + point.open_wait_s()
+    ttft = point.prefill_s + overhead + point.open_wait_s(k["serving.bunching"])
     if rate > capacity:
         # The queue grows until the last request has come; what it is then is the backlog.
         ttft += k["serving.backlog_share"] * max(0.0, requests / capacity - requests / rate)

@@ -77,7 +77,11 @@ def operating_point(costs: StepCosts, shape: RequestShape, batch: int, prefix_ca
     """
     cached = shape.input_tokens * prefix_cache_hit
     point = steady(costs, shape.input_tokens, shape.output_tokens, batch, cached)
-    ttft = served_overhead_s(shape.input_tokens, constants()) + point.prefill_s + point.open_wait_s()
+    ttft = (
+        served_overhead_s(shape.input_tokens, constants())
+        + point.prefill_s
+        + point.open_wait_s(constants()["serving.bunching"])
+    )
     return OperatingPoint(
         batch=batch,
         requests_per_s=point.requests_per_s,
@@ -96,7 +100,9 @@ def largest_batch(costs: StepCosts, shape: RequestShape, slo: SLO, most: int, pr
 
     def meets(batch: int) -> bool:
         point = steady(costs, shape.input_tokens, shape.output_tokens, batch, cached, prompt)
-        return (unqueued + point.open_wait_s()) * 1e3 <= slo.ttft_ms and point.tpot_s * 1e3 <= slo.tpot_ms
+        return (
+            unqueued + point.open_wait_s(constants()["serving.bunching"])
+        ) * 1e3 <= slo.ttft_ms and point.tpot_s * 1e3 <= slo.tpot_ms
 
     if most < 1 or not meets(1):
         return 0
