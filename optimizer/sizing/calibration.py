@@ -23,6 +23,9 @@ from providers.networks import usual_domain
 _REFERENCE_YEAR: Final = 2025.0
 """Year of the engines that `overhead.layer_us.*` and `overhead.sequence_us.*` describe."""
 
+_AGELESS: Final = frozenset(["llama.cpp", "transformers"])
+"""Engines whose overheads did not fall with the years: their rows of 2023 and 2025 agree, or there are none."""
+
 _MOST_BANDWIDTH: Final = 0.99
 _MOST_COMPUTE: Final = 0.95
 """No calibration may pass the data sheet: shares are capped below 1."""
@@ -121,7 +124,7 @@ def rates(
     )
     dense, expert, head, attention = _compute(accelerator, engine, fmt, model, kind, k)
     old_rocm = kind == "amd" and engine.year < _OLD_ROCM_YEAR
-    age = 1.0 if engine.family == "llama.cpp" else k["overhead.per_year"] ** (_REFERENCE_YEAR - engine.year)
+    age = 1.0 if engine.family in _AGELESS else k["overhead.per_year"] ** (_REFERENCE_YEAR - engine.year)
     reduce_s, link_rate = _links(accelerator, link, ranks, k)
     serial = model.soft_capped and kind in ("ampere", "ampere_gddr", "ada") and engine.family == "vllm"
     return Rates(
