@@ -175,6 +175,7 @@ def _cloud_way(kind: str, name: str, seller: str, option: str, met: Met, wanted:
         usd_per_hour=hourly,
         by_use=option in ("on_demand", "spot"),
         bound=bool(term),
+        commitment_kind=commitment.kind.value if commitment else None,
         as_of=None if None in days else min(day for day in days if day),
         source="; ".join(sorted({offer.source for offer in offers})),
         interruption=_INTERRUPTION.get(option, ""),

@@ -15,11 +15,17 @@ from optimizer.report.ways import HORIZONS, UTILIZATIONS, Tco, Way
 SCHEMA: Final = "costopt.compare"
 SCHEMA_VERSION: Final = "1.0"
 _PRICING_CATEGORY: Final = {"on_demand": "Standard", "spot": "Dynamic", "per token": "Standard"}
+_COMMITMENT_TYPES: Final = {
+    "reserved_instance": "Reserved Instance",
+    "savings_plan": "Savings Plan",
+    "committed_use": "Committed Use Discount",
+}
 _COLUMNS: Final = (
     "ServiceProviderName",
     "RegionId",
     "BillingCurrency",
     "PricingCategory",
+    "CommitmentDiscountType",
     "x_Way",
     "x_Kind",
     "x_PurchaseOption",
@@ -73,7 +79,8 @@ def _csv_row(found: Comparison, way: Way) -> Sequence[Value]:
         way.seller,
         way.region,
         "USD",
-        _PRICING_CATEGORY.get(way.purchase_option, "Committed" if way.term_months else None),
+        _PRICING_CATEGORY.get(way.purchase_option, "Committed" if way.bound else None),
+        _COMMITMENT_TYPES.get(way.commitment_kind or ""),
         way.name,
         way.kind,
         way.purchase_option,
@@ -171,7 +178,7 @@ def _quote(quote: Quote) -> dict[str, Any]:
         "region": quote.region,
         "interconnect": quote.interconnect,
         "egress_usd_per_gb": _usd(quote.egress_usd_per_gb),
-        "tax_percent": quote.tax_percent,
+        "tax_percent": _usd(quote.tax_percent),
         "quoted_on": _day(quote.quoted_on),
         "valid_until": _day(quote.valid_until),
         "flags": list(quote.flags),

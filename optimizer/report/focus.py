@@ -158,7 +158,7 @@ def read_actuals(
         raise UsageError(
             f"the cost export has over {_MOST_GROUPS:,} different things a day: narrow it before reporting"
         )
-    return _actuals(rows, list(matches), malformed())
+    return _actuals(rows, list(matches), malformed(), has_effective="effectivecost" in columns)
 
 
 def _columns(connection: "DuckDBPyConnection") -> dict[str, str]:
@@ -254,7 +254,7 @@ by_text AS (
       ChargeCategory NOT IN ('Usage', 'Purchase') OR coalesce(ChargeFrequency = 'One-Time', false)
       OR coalesce(ended - started > INTERVAL 25 HOUR, false)) END AS once,
     sum(billed) AS billed,
-    sum(CASE WHEN plain_usage THEN billed ELSE coalesce(EffectiveCost, 0) END) AS effective,
+    sum(CASE WHEN plain_usage THEN billed ELSE coalesce(EffectiveCost, billed) END) AS effective,
     sum(quantity_hours) AS hours,
     count(*) AS lines,
     max(ended) AS last,
@@ -282,8 +282,8 @@ named AS (
 )
 SELECT reason, outside, strftime(day, '%Y-%m'), day(day), {workload} AS workload, provider, ServiceName, RegionId,
   instance_type, accelerator, accelerators, option, CommitmentDiscountId, unused, once,
-  sum(billed), sum(effective), sum(hours), sum(lines), max(last), sum(spoiled), sum(spoiled_usd), sum(checked),
-  sum(differing), sum(difference), list_sort(list_distinct(flatten(list(coalesce(price_columns, [])))))
+  sum(billed), sum(effective), sum(hours), sum(lines), timezone('UTC', max(last)), sum(spoiled), sum(spoiled_usd),
+  sum(checked), sum(differing), sum(difference), list_sort(list_distinct(flatten(list(coalesce(price_columns, [])))))
 FROM named GROUP BY ALL ORDER BY ALL LIMIT $most
 """  # noqa: S608  # names of columns are quoted, values are bound
 
@@ -356,7 +356,9 @@ def _condition(key: str, value: str, tags: Sequence[str], parameters: dict[str, 
     return "(" + " OR ".join(f"lower({column}) = ${name}" for column in columns) + ")"
 
 
-def _actuals(rows: Sequence[tuple[Any, ...]], workloads: Sequence[str], malformed: int) -> Actuals:
+def _actuals(
+    rows: Sequence[tuple[Any, ...]], workloads: Sequence[str], malformed: int, *, has_effective: bool
+) -> Actuals:
     groups = []
     rejected: dict[str, int] = {"line cannot be split in columns": malformed} if malformed else {}
     used = outside = checked = differing = spoiled = 0
@@ -388,11 +390,14 @@ def _actuals(rows: Sequence[tuple[Any, ...]], workloads: Sequence[str], malforme
         used=used,
         outside=outside,
         rejected=dict(sorted(rejected.items())),
-        through=None if through is None else through.astimezone(UTC),
+        through=None if through is None else through.replace(tzinfo=UTC),
         check=CrossCheck(rows=checked, differing=differing, difference_usd=difference, prices=tuple(sorted(prices))),
         spoiled_effective_rows=spoiled,
         spoiled_effective_usd=spoiled_usd,
-        warnings=tuple(_warnings(spoiled, spoiled_usd, differing, checked, difference, rejected)),
+        warnings=(
+            *(() if has_effective else ("the cost export has no EffectiveCost: BilledCost is used in its place",)),
+            *_warnings(spoiled, spoiled_usd, differing, checked, difference, rejected),
+        ),
     )
 
 

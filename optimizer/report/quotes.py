@@ -21,7 +21,7 @@ COLUMNS: Final[Mapping[str, str]] = {
     "vendor": "the seller",
     "gpu": "accelerator with form factor and memory, like H100 SXM5 80GB",
     "gpus_per_node": "accelerators of one machine",
-    "price": "amount per price_unit, before tax",
+    "price": "amount per price_unit",
     "price_unit": "gpu_hour, node_hour, gpu_month, node_month, gpu_term or node_term",
     "currency": "USD, or one of the rates given",
     "upfront": "paid at the start, per GPU for gpu_… units, per node for node_… units",
@@ -32,7 +32,8 @@ COLUMNS: Final[Mapping[str, str]] = {
     "egress_usd_gb": "price of a GB that leaves",
     "storage_usd_gb_month": "price of a GB kept for a month",
     "support_percent": "support, on top of the compute",
-    "tax_percent": "tax on top; excluded = none in the price",
+    "tax_included": "yes or no: whether the price has tax in it",
+    "tax_percent": "rate of the tax",
     "interruption": "who may end or interrupt it, at which notice",
     "capacity": "what is promised: delivery date, reservation, best effort",
     "quoted_on": "day of the quote",
@@ -99,7 +100,7 @@ class Quote:
     egress_usd_per_gb: Decimal | None
     storage_usd_per_gb_month: Decimal | None
     support_share: Decimal | None
-    tax_percent: str | None
+    tax_percent: Decimal | None
     interruption: str | None
     capacity: str | None
     quoted_on: date | None
@@ -233,7 +234,7 @@ def _quote(row: _Cells, named_unit: str | None, rates: Mapping[str, Rate]) -> Qu
     blocked: list[str] = []
     accelerator = _accelerator(row.text("gpu"), flags, blocked)
     gpus_per_node, term = row.whole("gpus_per_node"), row.whole("term_months")
-    factor = _usd_factor(row, named_unit, rates, flags, blocked)
+    factor = _before_tax(row, _usd_factor(row, named_unit, rates, flags, blocked), flags, blocked)
     unit = _unit(row, named_unit, blocked)
     price = row.number("price")
     if price is None:
@@ -260,7 +261,7 @@ def _quote(row: _Cells, named_unit: str | None, rates: Mapping[str, Rate]) -> Qu
         egress_usd_per_gb=_metered(row, "egress_usd_gb"),
         storage_usd_per_gb_month=_metered(row, "storage_usd_gb_month"),
         support_share=None if (share := row.number("support_percent", Decimal(100))) is None else share / 100,
-        tax_percent=row.text("tax_percent"),
+        tax_percent=row.number("tax_percent", Decimal(100)),
         interruption=row.text("interruption"),
         capacity=row.text("capacity"),
         quoted_on=row.day("quoted_on"),
@@ -303,6 +304,21 @@ def _usd_factor(
         return None
     flags.append(f"converted at {rate.usd} USD per {currency} of {rate.observed_on} ({rate.source})")
     return rate.usd
+
+
+def _before_tax(row: _Cells, factor: Decimal | None, flags: list[str], blocked: list[str]) -> Decimal | None:
+    """The factor with the tax taken out of a price that includes it."""
+    word = (row.text("tax_included") or "").lower()
+    if word not in ("", "yes", "no"):
+        raise row.error("tax_included", word, "is neither yes nor no")
+    if word != "yes":
+        return factor
+    percent = row.number("tax_percent", Decimal(100))
+    if percent is None:
+        blocked.append("tax is in the price at a rate not stated")
+        return None
+    flags.append(f"{percent} % tax taken out of the price")
+    return None if factor is None else factor / (1 + percent / 100)
 
 
 def _unit(row: _Cells, named_unit: str | None, blocked: list[str]) -> str | None:
@@ -357,7 +373,7 @@ def _gaps(row: _Cells) -> Iterable[str]:
         "interconnect": "interconnect not stated",
         "term_months": "minimum term not stated",
         "min_gpus": "smallest order not stated",
-        "tax_percent": "tax not stated",
+        "tax_included": "tax not stated",
         "interruption": "interruption terms not stated",
         "capacity": "capacity terms not stated",
         "quoted_on": "day of the quote not stated",

@@ -54,6 +54,7 @@ class Way:
     usd_per_hour: Decimal | None
     by_use: bool
     bound: bool
+    commitment_kind: str | None = None
     storage_usd_per_month: Decimal | None = None
     egress_usd_per_month: Decimal | None = None
     support_share: Decimal | None = None

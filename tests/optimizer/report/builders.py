@@ -228,8 +228,8 @@ class FixedNeed:
         return Decimal(1_500_000)
 
 
-QUOTES = """vendor,gpu,price,price_unit,currency,term_months,gpus_per_node,upfront,region,interconnect,tax_percent
-Acme,H100 SXM5 80GB,15000,node_month,EUR,12,8,2000,eu-west,3200 Gbit/s InfiniBand,excluded
+QUOTES = """vendor,gpu,price,price_unit,currency,term_months,gpus_per_node,upfront,region,interconnect,tax_included
+Acme,H100 SXM5 80GB,15000,node_month,EUR,12,8,2000,eu-west,3200 Gbit/s InfiniBand,no
 "=HYPERLINK(""x"")",H100,2.1,gpu_hour,USD,0,8,,us,200 Gbit/s Ethernet,
 Gamma,H100 SXM,2.4,gpu_hour,USD,0,8,,us,,
 """

@@ -109,6 +109,13 @@ def test_an_effective_cost_that_contradicts_on_demand_usage_is_not_used(read_bil
     assert any("EffectiveCost differs from BilledCost" in warning for warning in found.warnings)
 
 
+def test_an_export_without_effective_cost_says_so_and_uses_what_was_billed(read_bill: Read) -> None:
+    columns = [column for column in COLUMNS_1_3 if column != "EffectiveCost"]
+    found = read_bill(focus_row(usd=7, PricingCategory="Committed"), columns=columns)
+    assert [group.effective_usd for group in found.groups] == [7]
+    assert "the cost export has no EffectiveCost: BilledCost is used in its place" in found.warnings
+
+
 def test_a_commitment_keeps_the_effective_cost_that_the_export_says(read_bill: Read) -> None:
     row = focus_row(usd=0, EffectiveCost="33.00", PricingCategory="Committed", CommitmentDiscountId="sp-1")
     (group,) = read_bill(row).groups

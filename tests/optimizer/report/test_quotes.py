@@ -69,6 +69,18 @@ def test_another_currency_is_converted_at_the_rate_given_and_says_so() -> None:
     assert any("converted at 1.10 USD per EUR of 2026-11-28 (a bank)" in flag for flag in quote.flags)
 
 
+def test_tax_in_a_price_is_taken_out() -> None:
+    quote = one("vendor,gpu,usd_gpu_h,tax_included,tax_percent", "A,H100 SXM,2.38,yes,19")
+    assert quote.usd_per_gpu_hour == 2
+    assert "19 % tax taken out of the price" in quote.flags
+
+
+def test_tax_at_an_unknown_rate_keeps_a_quote_from_being_compared() -> None:
+    quote = one("vendor,gpu,usd_gpu_h,tax_included", "A,H100 SXM,2.38,yes")
+    assert quote.usd_per_gpu_hour is None
+    assert quote.blocked == ("tax is in the price at a rate not stated",)
+
+
 def test_what_is_not_stated_is_asked_for() -> None:
     quote = one("vendor,gpu,usd_gpu_h", "A,H100 SXM,2")
     assert quote.term_months is None
