@@ -17,7 +17,7 @@ from providers.units import GIB
 def sized(model: str, accelerator: str, count: int = 1, **over: object) -> ServingEstimate:
     hardware = Hardware(accelerator=resolve(accelerator), count=count, link="nvlink")
     shape = RequestShape(input_tokens=1000, output_tokens=300)
-    return size_serving(resolve_model(model), hardware, shape=shape, **over)  # type: ignore[arg-type]
+    return size_serving(resolve_model(model), hardware, shape=shape, **over)
 
 
 @pytest.mark.parametrize(

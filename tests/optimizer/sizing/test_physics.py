@@ -36,7 +36,7 @@ def setups(draw: st.DrawFn) -> tuple[Architecture, Hardware, Layout, str, Engine
 def costs_of(setup: tuple[Architecture, Hardware, Layout, str, EngineProfile], **faster: object) -> StepCosts:
     model, hardware, layout, name, engine = setup
     if faster:
-        hardware = replace(hardware, accelerator=replace(hardware.accelerator, **faster))  # type: ignore[arg-type]
+        hardware = replace(hardware, accelerator=replace(hardware.accelerator, **faster))
     return step_costs(model, hardware, layout, FORMATS[name], 2.0, engine)
 
 
