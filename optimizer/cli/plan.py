@@ -164,6 +164,8 @@ def plan(
     from optimizer.workload.workload import SLO, InferenceWorkload, RequestShape, ShapeDemand
 
     choices.one_of("task", task, choices.TASKS)
+    if task == "infer" and workload_file is not None and train_options.holds_jobs(workload_file):
+        task = "train"
     train_options.check_flags(context_, task)
     format_ = choices.one_of("format", format_, choices.FORMATS if sweep is None else choices.PAGE_FORMATS)
     values.rate("--rate", rate)

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -19,6 +21,9 @@ from optimizer.workload.training import (
 from providers.errors import InvalidValue, UnknownName, UsageError, nearest
 
 PRECISIONS: Final = ("bf16", "fp16", "fp8", "fp4")
+_LINES_BEFORE_JOBS: Final = 200
+"""Comments at the head of a jobs file."""
+
 NOMINAL_TOKENS: Final = 1e9
 """Stands in where only memory is asked for: nothing of it is shown."""
 
@@ -114,6 +119,15 @@ class TrainingFlags:
     precision: str | None = None
     tp: int | None = None
     pp: int | None = None
+
+
+def holds_jobs(path: str) -> bool:
+    """Whether a workload file is one of training jobs, each of which names its own task."""
+    try:
+        with Path(path).open(encoding="utf-8-sig") as file:
+            return any(line.startswith("jobs:") for line in islice(file, _LINES_BEFORE_JOBS))
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def check_flags(context: typer.Context, task: str) -> None:

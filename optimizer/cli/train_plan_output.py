@@ -7,6 +7,7 @@ from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.plans.training_document import brief, describe, explain_training, training_plan_document
 from optimizer.plans.training_plan import ClusterChoice, TrainingAlternative, TrainingPlan
 from optimizer.sizing.training.calibration import TIME_SPREAD
+from optimizer.sizing.training.setup import TrainingSetup
 
 _KIND_TITLES = {
     "provider": "one provider only",
@@ -123,10 +124,10 @@ def _jobs(plan: TrainingPlan) -> Table:
                 choice.offer.zone or choice.offer.region or "any",
                 f"{choice.accelerators} x {choice.offer.instance_type.accelerator}",
                 choice.offer.purchase_option.value.replace("_", " "),
-                f"{setup.layout}, ZeRO {setup.zero_stage}, micro-batch {setup.micro_batch}",
+                f"{setup.layout}, ZeRO {setup.zero_stage}, micro-batch {setup.micro_batch}{_recomputed(setup)}",
                 f"{choice.estimate.step.mfu:.0%}",
                 f"{job.start_hours:,.0f}",
-                f"{choice.hours:,.1f} ({choice.hours_low:,.0f} to {choice.hours_high:,.0f})",
+                _hours(choice),
                 f"{choice.usd_total:,.2f}",
             )
         )
@@ -148,6 +149,16 @@ def _jobs(plan: TrainingPlan) -> Table:
     )
 
 
+def _recomputed(setup: TrainingSetup) -> str:
+    return "" if setup.recompute == "none" else f", {setup.recompute} recomputation"
+
+
+def _hours(choice: ClusterChoice) -> str:
+    """The hours and their interval, with a decimal where whole hours say too little."""
+    digits = 0 if choice.hours_low >= 10 else 1
+    return f"{choice.hours:,.1f} ({choice.hours_low:,.{digits}f} to {choice.hours_high:,.{digits}f})"
+
+
 def _totals(plan: TrainingPlan) -> str:
     choices = [job.choice for job in plan.jobs]
     low, high = (sum(choice.usd_at(factor) for choice in choices) for factor in (1 / TIME_SPREAD, TIME_SPREAD))
@@ -163,8 +174,7 @@ def _remedies(plan: TrainingPlan) -> Iterator[Table | str]:
     if plan.fastest is not None:
         fastest = plan.fastest
         yield (
-            f"Shortest possible: {fastest.hours:,.1f} h ({fastest.hours_low:,.0f} to {fastest.hours_high:,.0f}) for "
-            f"{fastest.usd_total:,.2f} USD on {describe(fastest)}"
+            f"Shortest possible, in hours: {_hours(fastest)}, for {fastest.usd_total:,.2f} USD on {describe(fastest)}"
         )
     if plan.suggestions:
         rows = [(s.flag, f"{s.hours:,.1f}", f"{s.usd_total:,.2f}", s.note) for s in plan.suggestions]

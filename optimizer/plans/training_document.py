@@ -134,7 +134,7 @@ def _job(job: PlannedJob) -> dict[str, Any]:
         "data_parallel": layout.dp,
         "zero_stage": setup.zero_stage,
         "micro_batch": setup.micro_batch,
-        "global_batch_tokens": number(setup.global_batch_tokens),
+        "global_batch_tokens": round(setup.global_batch_tokens),
         "recompute": setup.recompute,
         "stack": setup.stack,
         "mfu": number(step.mfu, digits=4),

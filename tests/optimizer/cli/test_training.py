@@ -34,6 +34,7 @@ def test_a_plan_has_the_promised_keys_and_adds_up(costopt: Command) -> None:
     assert float(document["proof"]["bound_usd_total"]) == pytest.approx(float(totals["usd_total"]), rel=1e-5)
     assert document["trade_off"]
     assert document["runner_up"]
+    assert job["global_batch_tokens"] % (job["data_parallel"] * job["micro_batch"] * 4096) == 0
 
 
 @pytest.mark.parametrize("format_", ["table", "md", "csv"])
@@ -92,14 +93,16 @@ def test_a_quota_bounds_what_a_job_takes(costopt: Command, tmp_path: Path) -> No
     assert bound["fastest"]["gpus"] <= 16
 
 
-def test_jobs_of_a_file_share_budget_and_calendar(costopt: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize("task", [(), ("--task", "train")])
+def test_jobs_of_a_file_share_budget_and_calendar(costopt: Command, tmp_path: Path, task: tuple[str, ...]) -> None:
     file = tmp_path / "jobs.yaml"
     file.write_text(
+        "# Each job names its own task.\n"
         "jobs:\n"
         "  - {name: base, model: 1.5B, task: train, tokens: 50B, deadline: 60d}\n"
         "  - {name: tune, model: 8B, task: lora, tokens: 100M, deadline: 60d, earliest: 2d}\n"
     )
-    document = document_of(costopt, "--task", "train", "--workload", str(file), "--max-gpus", "16", "--provider", "aws")
+    document = document_of(costopt, *task, "--workload", str(file), "--max-gpus", "16", "--provider", "aws")
     jobs = {job["workload"]: job for job in document["jobs"]}
     assert jobs.keys() == {"base", "tune"}
     assert jobs["tune"]["start_hours"] >= 48
