@@ -30,6 +30,8 @@ class WeightFormat:
     compute: str = "16bit"
     kernel: Kernel = "dense"
     experts_only: bool = False
+    outside_bits: float = 16.0
+    """Where `experts_only`: bits of the attention and dense matrices."""
     lossy: bool = False
 
 
@@ -70,6 +72,15 @@ FORMATS: Final[Mapping[str, WeightFormat]] = MappingProxyType(
             # NVFP4: an FP8 scale per 16 values; MXFP4: an 8-bit exponent per 32 (OCP Microscaling 1.0).
             WeightFormat(name="fp4", linear_bits=4.5, compute="fp4", lossy=True),
             WeightFormat(name="mxfp4", linear_bits=4.25, compute="fp4", experts_only=True),
+            # DeepSeek-V4 as published: experts in FP4 with a scale per 32, the rest in FP8, multiplied in FP8.
+            WeightFormat(
+                name="fp8_fp4",
+                linear_bits=4.25,
+                compute="fp8",
+                kernel="weight_only",
+                experts_only=True,
+                outside_bits=8.0,
+            ),
             # GGUF block formats (llama.cpp ggml-common.h); K mixes: 4.80 bits in the matrices of Llama 3 8B and 70B
             # (files of 4.58 and 39.6 GiB), output matrix in q6_K, embedding in the named type.
             _gguf("f16", 16.0, 16.0, 16.0),
@@ -227,7 +238,7 @@ def weight_bytes(model: Architecture, fmt: WeightFormat) -> WeightBytes:
     A tied matrix is stored once, in the wider of the two formats (llama.cpp writes it as the output type).
     """
     linear = fmt.linear_bits / 8
-    outside = 2.0 if fmt.experts_only and model.is_moe else linear
+    outside = fmt.outside_bits / 8 if fmt.experts_only and model.is_moe else linear
     dense = model.params_attention + model.params_dense_mlp
     router = model.params_router * min(2.0, max(linear, 2.0))
     embedding = model.params_embedding * fmt.embedding_bits / 8

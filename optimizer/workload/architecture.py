@@ -273,7 +273,7 @@ def _architecture(row: Mapping[str, str]) -> Architecture:
         vocab=whole("vocab"),
         max_position=whole("max_position"),
         tied=row["tied"] == "yes",
-        native_dtype="fp8" if row["native_dtype"] == "fp8+fp4 experts" else row["native_dtype"],
+        native_dtype="fp8_fp4" if row["native_dtype"] == "fp8+fp4 experts" else row["native_dtype"],
         params_total=float(row["params_total_b"]) * 1e9,
         params_active=float(row["params_active_b"]) * 1e9,
         source=row["source"],
