@@ -124,6 +124,7 @@ def _bill(
     path: str, budget: "Budget", month: "Month", machines: "tuple[InstanceType, ...]", *, quiet: bool
 ) -> "Actuals":
     from optimizer.cli.focus_file import malformed_lines, opened, with_progress
+    from optimizer.cli.settings import now
     from optimizer.report.focus import read_actuals
 
     matches = {entry.name: entry.matches for entry in budget.workloads if entry.matches}
@@ -135,6 +136,7 @@ def _bill(
                 (month.plus(-1), month),
                 matches,
                 machines,
+                until=now(),
                 malformed=lambda: malformed_lines(connection),
             ),
             quiet=quiet,

@@ -110,11 +110,6 @@ def breakage(reserved_hours: Decimal, used_hours: Decimal, usd_per_hour: Decimal
     return cents(max(ZERO, reserved_hours - used_hours) * usd_per_hour * (1 - Decimal(repr(recovery_share))))
 
 
-def break_even_utilization(committed_usd_per_hour: Decimal, on_demand_usd_per_hour: Decimal) -> float:
-    """The share of hours from which a commitment is cheaper than paying by the hour: committed / on demand."""
-    return float(committed_usd_per_hour / on_demand_usd_per_hour)
-
-
 def _months_later(start: date, months: int) -> date:
     later = Month(start.year, start.month).plus(months)
     return date(later.year, later.month, min(start.day, later.days))

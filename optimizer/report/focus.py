@@ -140,18 +140,20 @@ def read_actuals(
     matches: Mapping[str, Sequence[Conditions]],
     machines: Iterable[InstanceType],
     *,
+    until: datetime,
     malformed: Callable[[], int] = int,
 ) -> Actuals:
     """Spend in the months, by day and thing; rows that cannot be used are counted by their first reason.
 
     `matches` says which rows are whose, by workload: all conditions of one of its entries, the first workload wins.
-    `malformed` counts, once the rows are read, the lines that could not be split in columns. Raises UsageError for an
-    export without the columns that are needed, or with more different things than a report can hold.
+    Charges that begin at `until` or later are not taken. `malformed` counts, once the rows are read, the lines that
+    could not be split in columns. Raises UsageError for an export without the columns that are needed, or with more
+    different things than a report can hold.
     """
     columns = _columns(connection)
     _register_machines(connection, machines)
     tags = sorted({key[4:] for entries in matches.values() for entry in entries for key in entry if key[:4] == "tag:"})
-    parameters: dict[str, Any] = {"zone": months[0].zone, "most": _MOST_GROUPS + 1}
+    parameters: dict[str, Any] = {"zone": months[0].zone, "most": _MOST_GROUPS + 1, "until": until}
     query = _query(columns, [str(month) for month in months], matches, tags, parameters)
     rows = connection.execute(query, parameters).fetchall()
     if len(rows) > _MOST_GROUPS:
@@ -231,8 +233,10 @@ judged AS (
 placed AS (
   SELECT *,
     CASE WHEN reason IS NULL THEN coalesce(sellers.provider, lower(seller)) END AS provider,
-    reason IS NULL AND strftime(local_start, '%Y-%m') NOT IN ({month_list}) AS outside,
+    reason IS NULL AND (strftime(local_start, '%Y-%m') NOT IN ({month_list}) OR started >= $until) AS outside,
     ChargeCategory = 'Usage' AND option = 'on_demand' AS plain_usage,
+    ChargeCategory NOT IN ('Usage', 'Purchase') OR coalesce(ChargeFrequency = 'One-Time', false)
+      OR coalesce(ended - started > INTERVAL 25 HOUR, false) AS is_once,
     abs(EffectiveCost - billed) > {_TOLERANCE_USD} AS effective_differs
   FROM judged LEFT JOIN sellers ON sellers.word = lower(judged.seller)
 ),
@@ -250,14 +254,12 @@ by_text AS (
     CASE WHEN NOT outside THEN SubAccountName END AS SubAccountName,
     {"".join(f"CASE WHEN NOT outside THEN tag_{i} END AS tag_{i}, " for i in range(len(tags)))}
     {_resource_columns(matches)}
-    CASE WHEN NOT outside THEN (
-      ChargeCategory NOT IN ('Usage', 'Purchase') OR coalesce(ChargeFrequency = 'One-Time', false)
-      OR coalesce(ended - started > INTERVAL 25 HOUR, false)) END AS once,
+    CASE WHEN NOT outside THEN is_once END AS once,
     sum(billed) AS billed,
     sum(CASE WHEN plain_usage THEN billed ELSE coalesce(EffectiveCost, billed) END) AS effective,
     sum(quantity_hours) AS hours,
     count(*) AS lines,
-    max(ended) AS last,
+    max(ended) FILTER (NOT is_once) AS last,
     count(*) FILTER (plain_usage AND effective_differs) AS spoiled,
     sum(EffectiveCost - billed) FILTER (plain_usage AND effective_differs) AS spoiled_usd,
     count(*) FILTER (plain_usage AND expected IS NOT NULL) AS checked,

@@ -28,8 +28,3 @@ def total(amounts: Iterable[Decimal | None]) -> Decimal | None:
     """The sum of the amounts that are known; None when none is."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known, ZERO) if known else None
-
-
-def share(part: Decimal | None, whole: Decimal | None) -> float | None:
-    """part / whole as a number; None without a whole to compare with."""
-    return None if part is None or not whole else float(part / whole)

@@ -215,6 +215,11 @@ def _check_names(budget: Budget) -> None:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"budget {budget.name!r}: two workloads are named {name!r}: give each its own name")
+    for item in budget.items:
+        if item.workload is not None and item.workload not in names:
+            raise UsageError(
+                f"budget {budget.name!r}: item {item.name!r} is of workload {item.workload!r}: unknown name"
+            )
     owners = {entry.owner for entry in budget.workloads} | {item.owner for item in budget.items}
     owners |= {commitment.owner for commitment in budget.commitments}
     for owner in budget.limits.get("owner", {}):
@@ -379,11 +384,12 @@ def _commitment_lines(plan: PlannedMonth, clock: _Clock | None) -> list[ReportLi
 
 def _item_lines(asked: Asked, compute_usd: Decimal, clock: _Clock | None) -> list[ReportLine]:
     found = []
+    owners = {entry.name: entry.owner for entry in asked.budget.workloads}
     for item in asked.budget.items:
         usd = cents(item.usd(asked.month, compute_usd))
         key = LineKey(
             workload=item.workload or f"{_ITEM}{item.name}",
-            owner=item.owner,
+            owner=item.owner or owners.get(item.workload or ""),
             provider=item.provider,
             accelerator=None,
             purchase_option=None,
@@ -564,6 +570,7 @@ def _outlook(asked: Asked, offset: int) -> OutlookMonth:
     month = asked.month.plus(offset)
     plan = asked.planner.month(month, asked.month)
     owners: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    of_workload = {entry.name: entry.owner for entry in asked.budget.workloads}
     for line in plan.lines:
         owners[line.owner or UNASSIGNED] += line.usd
     compute = sum((line.usd for line in plan.lines), ZERO)
@@ -575,7 +582,8 @@ def _outlook(asked: Asked, offset: int) -> OutlookMonth:
     items = ZERO
     for item in asked.budget.items:
         usd = cents(item.usd(month, compute + unused))
-        owners[item.owner or UNASSIGNED] += usd
+        owner = item.owner or of_workload.get(item.workload or "") or UNASSIGNED
+        owners[owner] += usd
         items += usd
     return OutlookMonth(
         month=month,

@@ -1,6 +1,6 @@
 """Turns budgets, spend and forecasts into variances, fired alerts, and a change into price, volume and mix."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
@@ -133,11 +133,6 @@ def split_change(
         mix_usd=change - price - volume,
         unpriced=unpriced,
     )
-
-
-def fired(found: Iterable[Alert]) -> tuple[Alert, ...]:
-    """The alerts that are reached."""
-    return tuple(alert for alert in found if alert.fired)
 
 
 def _cost(item: Bought) -> Decimal:

@@ -11,15 +11,24 @@ import pytest
 
 from optimizer.report.budget import LineItem
 from optimizer.report.capacity import HeldAccelerators
-from optimizer.report.commitments import break_even_utilization, breakage, commitment_month
+from optimizer.report.commitments import breakage, commitment_month
 from optimizer.report.comparison import Comparison, Wanted, comparison
 from optimizer.report.extras import Extras, egress_gb, usd_per_gb_hour
 from optimizer.report.months import Month
 from optimizer.report.quotes import parse_quotes
-from optimizer.report.ways import Way
+from optimizer.report.ways import Way, break_even_utilization
 from providers.accelerators import resolve
 from tests.conftest import Command
-from tests.optimizer.report.builders import NOW, make_budget, make_commitment, make_entry, make_report, usd
+from tests.optimizer.report.builders import (
+    NOW,
+    committed_way,
+    make_budget,
+    make_commitment,
+    make_entry,
+    make_report,
+    make_way,
+    usd,
+)
 from tests.optimizer.report.focus_rows import COLUMNS_1_0, focus_row, write_focus
 
 
@@ -162,7 +171,11 @@ def test_d72_a_useful_hour_can_be_cheaper_at_the_higher_rate() -> None:
 
 def test_d59_a_commitment_pays_above_one_less_its_discount() -> None:
     """0.60 committed against 1.00 on demand breaks even at 60 % (getnable.com, commitment calculator)."""
-    assert break_even_utilization(usd("0.60"), usd("1.00")) == pytest.approx(0.6)
+    on_demand, committed = make_way(usd_per_hour=usd("1.00")), committed_way(usd_per_hour=usd("0.60"))
+    assert break_even_utilization(committed, on_demand) == pytest.approx(0.6)
+    for share, cheaper in ((0.55, on_demand), (0.65, committed)):
+        month = {way.name: way.month_usd(share) or Decimal(0) for way in (on_demand, committed)}
+        assert min(month, key=lambda name: month[name]) == cheaper.name
 
 
 def test_d60_reserved_hours_that_nobody_uses() -> None:

@@ -15,7 +15,8 @@ from optimizer.report.focus import Actuals, CrossCheck, SpendGroup
 from optimizer.report.monthly import Asked, MonthlyReport, monthly_report
 from optimizer.report.months import Month
 from optimizer.report.planning import PlannedLine, PlannedLoad, PlannedMonth, Planner
-from optimizer.report.quotes import parse_quotes
+from optimizer.report.quotes import Rate, parse_quotes
+from optimizer.report.ways import Way
 from optimizer.workload.architecture import resolve_model
 from providers.offers import Offer, PurchaseOption
 from tests.builders import make_instance_type, make_offer, make_workload
@@ -205,6 +206,31 @@ def sample_report() -> MonthlyReport:
     )
 
 
+def make_way(**over: Any) -> Way:
+    """On demand at 10 USD per hour."""
+    fields: dict[str, Any] = {
+        "kind": "provider",
+        "name": "a",
+        "seller": "aws",
+        "purchase_option": "on_demand",
+        "how": "",
+        "accelerators": "",
+        "gpus": 8,
+        "region": None,
+        "term_months": None,
+        "upfront_usd": Decimal("0.00"),
+        "usd_per_hour": Decimal(10),
+        "by_use": True,
+        "bound": False,
+    }
+    return Way(**(fields | over))
+
+
+def committed_way(**over: Any) -> Way:
+    """The same for a year, paid whether used or not."""
+    return make_way(**({"term_months": 12, "by_use": False, "bound": True, "name": "c"} | over))
+
+
 @dataclass(frozen=True, slots=True)
 class FixedNeed:
     """Sixteen H100s, which make two thousand million tokens a month, whatever is offered."""
@@ -259,8 +285,6 @@ def sample_comparison() -> Comparison:
 
 
 def sample_extras() -> Extras:
-    from optimizer.report.quotes import Rate
-
     return Extras(
         storage_gb=Decimal(500),
         response_bytes=Decimal(2000),

@@ -1,6 +1,7 @@
 """What tests of reports get: a cost export read as the command reads it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,17 @@ def read_bill(tmp_path: Path) -> Read:
         matches: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
         months: Sequence[Month] = (DECEMBER.plus(-1), DECEMBER),
         path: Path | None = None,
+        until: datetime = datetime(2030, 1, 1, tzinfo=UTC),
     ) -> Actuals:
         file = path or write_focus(tmp_path / "bill.csv", rows, columns)
         with opened(str(file)) as connection:
             return read_actuals(
-                connection, months, matches or {}, MACHINES, malformed=lambda: malformed_lines(connection)
+                connection,
+                months,
+                matches or {},
+                MACHINES,
+                until=until,
+                malformed=lambda: malformed_lines(connection),
             )
 
     return read

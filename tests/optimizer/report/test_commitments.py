@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from optimizer.report.commitments import break_even_utilization, breakage, commitment_month
+from optimizer.report.commitments import breakage, commitment_month
 from optimizer.report.months import Month
 from providers.errors import InvalidValue
 from tests.optimizer.report.builders import DECEMBER, make_commitment, usd
@@ -63,10 +63,6 @@ def test_a_commitment_without_a_region_covers_all_regions_of_its_machine() -> No
     assert held.covers("aws", "p5.48xlarge", "us-east-1")
     assert not held.covers("aws", "p4d.24xlarge", "us-east-1")
     assert not make_commitment(region="us-west-2").covers("aws", "p5.48xlarge", "us-east-1")
-
-
-def test_break_even_is_committed_over_on_demand() -> None:
-    assert break_even_utilization(usd("0.60"), usd("1.00")) == pytest.approx(0.6)
 
 
 def test_a_commitment_that_costs_nothing_is_refused() -> None:

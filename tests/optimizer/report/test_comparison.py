@@ -17,42 +17,26 @@ from providers.accelerators import catalogue, resolve
 from providers.errors import UsageError
 from providers.offers import Commitment, CommitmentKind, PurchaseOption
 from tests.builders import make_offer
-from tests.optimizer.report.builders import NOW, FixedNeed, sample_comparison, sample_extras, usd
-
-
-def make_way(**over: Any) -> Way:
-    """On demand at 10 USD per hour."""
-    fields: dict[str, Any] = {
-        "kind": "provider",
-        "name": "a",
-        "seller": "aws",
-        "purchase_option": "on_demand",
-        "how": "",
-        "accelerators": "",
-        "gpus": 8,
-        "region": None,
-        "term_months": None,
-        "upfront_usd": Decimal("0.00"),
-        "usd_per_hour": Decimal(10),
-        "by_use": True,
-        "bound": False,
-    }
-    return Way(**(fields | over))
-
-
-def committed(**over: Any) -> Way:
-    return make_way(**({"term_months": 12, "by_use": False, "bound": True, "name": "c"} | over))
+from tests.optimizer.report.builders import (
+    NOW,
+    FixedNeed,
+    committed_way,
+    make_way,
+    sample_comparison,
+    sample_extras,
+    usd,
+)
 
 
 def test_a_term_is_paid_to_its_end() -> None:
-    three_years = committed(term_months=36, usd_per_hour=Decimal(6))
+    three_years = committed_way(term_months=36, usd_per_hour=Decimal(6))
     found = three_years.tco(12)
     assert found is not None
     assert found.compute_usd == 36 * 730 * 6
 
 
 def test_a_shorter_term_is_renewed() -> None:
-    found = committed(upfront_usd=Decimal(1000)).tco(36)
+    found = committed_way(upfront_usd=Decimal(1000)).tco(36)
     assert found is not None
     assert found.compute_usd == 3 * 1000 + 36 * 730 * 10
 
@@ -76,13 +60,13 @@ def test_what_is_not_known_is_in_no_total() -> None:
 
 def test_break_even_is_where_paying_always_equals_paying_by_use() -> None:
     reference = make_way()
-    assert break_even_utilization(committed(usd_per_hour=Decimal(6)), reference) == pytest.approx(0.6)
-    assert break_even_utilization(committed(usd_per_hour=Decimal(11)), reference) is None
+    assert break_even_utilization(committed_way(usd_per_hour=Decimal(6)), reference) == pytest.approx(0.6)
+    assert break_even_utilization(committed_way(usd_per_hour=Decimal(11)), reference) is None
     assert break_even_utilization(make_way(usd_per_hour=Decimal(1)), reference) is None
 
 
 def test_below_the_break_even_the_reference_is_cheaper_and_above_dearer() -> None:
-    way, reference = committed(usd_per_hour=Decimal(6)), make_way()
+    way, reference = committed_way(usd_per_hour=Decimal(6)), make_way()
     for share, cheaper in ((0.55, reference), (0.65, way)):
         month = {each: each.month_usd(share) or Decimal(0) for each in (way, reference)}
         assert min(month, key=lambda each: month[each]) is cheaper
@@ -91,13 +75,13 @@ def test_below_the_break_even_the_reference_is_cheaper_and_above_dearer() -> Non
 def test_an_upfront_comes_back_in_the_month_where_the_lines_cross() -> None:
     bought = make_way(by_use=False, upfront_usd=Decimal(65_700), term_months=36, usd_per_hour=Decimal(1))
     assert break_even_month(bought, make_way()) == 10
-    assert break_even_month(committed(), make_way()) is None
+    assert break_even_month(committed_way(), make_way()) is None
     assert break_even_month(replace(bought, upfront_usd=Decimal(10**9)), make_way()) is None
 
 
 def test_tokens_cost_more_where_paid_hours_stand_still() -> None:
     tokens = Decimal(730_000_000)
-    assert committed(tokens_per_month=tokens).usd_per_million_tokens(0.5) == usd("20.000000")
+    assert committed_way(tokens_per_month=tokens).usd_per_million_tokens(0.5) == usd("20.000000")
     assert make_way(tokens_per_month=tokens).usd_per_million_tokens(0.5) == usd("10.000000")
 
 

@@ -172,6 +172,17 @@ def test_the_last_charge_is_where_the_bill_ends(read_bill: Read) -> None:
     assert read_bill(focus_row(), focus_row(start=start)).through == start + timedelta(hours=1)
 
 
+def test_a_fee_for_the_whole_month_does_not_move_the_end_of_the_bill(read_bill: Read) -> None:
+    found = read_bill(focus_row(), focus_row(hours=744, ChargeCategory="Purchase", ChargeFrequency="Recurring"))
+    assert found.through == datetime(2026, 12, 1, 1, tzinfo=UTC)
+
+
+def test_charges_that_lie_ahead_of_now_are_not_taken(read_bill: Read) -> None:
+    ahead = datetime(2026, 12, 5, tzinfo=UTC)
+    found = read_bill(focus_row(), focus_row(start=ahead), until=ahead)
+    assert (found.used, found.outside) == (1, 1)
+
+
 def test_parquet_is_read_like_csv(read_bill: Read, tmp_path: Path) -> None:
     source = write_focus(tmp_path / "bill.csv", [focus_row(tags={"app": "chat"}), focus_row(BilledCost="x")])
     target = tmp_path / "bill.parquet"
