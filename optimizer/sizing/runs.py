@@ -108,13 +108,7 @@ def _run(row: Mapping[str, str]) -> MeasuredRun:
     count = max(layout.accelerators, (_degree(row, "gpu_count") or 1))
     link = "none" if layout.accelerators == 1 and count == 1 else _link(accelerator)
     concurrency, rate = _load(row.get("concurrency_or_rate", ""))
-    input_tokens, output_tokens = _number(row, "input_tokens"), _number(row, "output_tokens")
-    if input_tokens is None or output_tokens is None:
-        if row.get("scenario") != "single_stream":
-            raise SkippedRun("no lengths")
-        input_tokens, output_tokens = _SHORT_PROMPT, _SHORT_ANSWER
-    if input_tokens <= 0 and output_tokens <= 0:
-        raise SkippedRun("no lengths")
+    input_tokens, output_tokens = _lengths(row)
     found = _REQUESTS.search(row.get("notes", ""))
     ttft, tpot = _seconds(row, "ttft_ms"), _seconds(row, "tpot_ms")
     measured = (_number(row, "output_tok_per_s_total"), _number(row, "total_tok_per_s"), _number(row, "requests_per_s"))
@@ -145,6 +139,18 @@ def _run(row: Mapping[str, str]) -> MeasuredRun:
         tpot_s=tpot,
         latency_s=_seconds(row, "latency_ms"),
     )
+
+
+def _lengths(row: Mapping[str, str]) -> tuple[float, float]:
+    """Input and output tokens; a decode speed may leave them out."""
+    input_tokens, output_tokens = _number(row, "input_tokens"), _number(row, "output_tokens")
+    if input_tokens is None or output_tokens is None:
+        if row.get("scenario") != "single_stream":
+            raise SkippedRun("no lengths")
+        return _SHORT_PROMPT, _SHORT_ANSWER
+    if input_tokens <= 0 and output_tokens <= 0:
+        raise SkippedRun("no lengths")
+    return input_tokens, output_tokens
 
 
 def memory_of(run: MeasuredRun) -> MemoryEstimate:
