@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "report": "optimizer.cli.report",
     "compare": "optimizer.cli.compare",
     "validate": "optimizer.cli.validate",
+    "export": "optimizer.cli.export",
 }
 """Commands in the order of the help, and the module of each, whose `app` holds it."""
 

@@ -138,6 +138,7 @@ def _workload(planned: PlannedWorkload) -> dict[str, Any]:
         "profile": [number(factor) for factor in workload.profile],
         "slo": {"ttft_ms": number(workload.slo.ttft_ms), "tpot_ms": number(workload.slo.tpot_ms)},
         "precisions": list(workload.precisions) or ["auto"],
+        "kv_precision": workload.kv_precision,
         "context_tokens": workload.needed_context_tokens,
         "max_utilization": number(workload.utilization),
     }

@@ -1,0 +1,186 @@
+"""Turns groups of replicas into Kubernetes manifests: a Deployment, or a LeaderWorkerSet, and a Service for each."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from optimizer.interop import vllm
+from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, device, provenance
+from optimizer.interop.yaml_text import yaml_documents
+
+VERSIONS: Final = "apps/v1, v1 and leaderworkerset.x-k8s.io/v1"
+RESOURCES: Final = {
+    "NVIDIA": "nvidia.com/gpu",
+    "AMD": "amd.com/gpu",
+    "Intel": "habana.ai/gaudi",
+    "Google": "google.com/tpu",
+    "AWS": "aws.amazon.com/neuron",
+}
+"""Resource names of the vendors' device plug-ins."""
+
+_MANAGED: Final = frozenset({"aws", "gcp", "azure"})
+"""Providers whose Kubernetes service labels its nodes with the instance type."""
+
+_SPOT_LABELS: Final[Mapping[str, tuple[str, str]]] = {
+    "aws": ("eks.amazonaws.com/capacityType", "SPOT"),
+    "gcp": ("cloud.google.com/gke-spot", "true"),
+    "azure": ("kubernetes.azure.com/scalesetpriority", "spot"),
+}
+_SPOT_TAINTS: Final = frozenset({"gcp", "azure"})
+"""Where spot nodes carry their label as a taint too (GKE on request, AKS always)."""
+
+GROUP_LABEL: Final = "costopt-group"
+ACCELERATOR_NOTE: Final = "costopt/accelerator"
+_SHARED_MEMORY_GIB: Final = 16
+_STARTUP_MINUTES: Final = 60
+
+
+def export(plan: LaunchPlan) -> Exported:
+    """One manifest for each group of replicas."""
+    files, warnings = {}, []
+    for group in plan.groups:
+        head = [
+            *provenance(plan, group.purchases),
+            f"For vLLM {vllm.VERSION}; {VERSIONS}. Nodes are not made by it: {group.instances} x "
+            f"{group.purchase.instance_type} must be there.",
+        ]
+        files[f"kubernetes-{group.name}.yaml"] = yaml_documents([_replicas(plan, group), _service(group)], head)
+        warnings += [*vllm.checkpoint_warnings(group), *vllm.device_warnings(group)]
+        warnings += [*vllm.context_warnings(group), *_warnings(group)]
+    return Exported(files=files, warnings=tuple(warnings))
+
+
+def node_labels(purchase: Purchase, group: str) -> dict[str, str]:
+    """Labels of the nodes that the plan bought: the provider's own, or one that the operator must set."""
+    if purchase.provider not in _MANAGED:
+        return {GROUP_LABEL: group}
+    labels = {"node.kubernetes.io/instance-type": purchase.instance_type}
+    if purchase.region:
+        labels["topology.kubernetes.io/region"] = purchase.region
+    if purchase.purchase_option == "spot":
+        key, value = _SPOT_LABELS[purchase.provider]
+        labels[key] = value
+    return labels
+
+
+def _warnings(group: ReplicaGroup) -> Iterator[str]:
+    provider = group.purchase.provider
+    if provider not in _MANAGED:
+        yield (
+            f"{group.name}: {provider} has no node labels that are known here: label its nodes with "
+            f"{GROUP_LABEL}={group.name}"
+        )
+    if group.purchase.purchase_option not in ("on_demand", "spot"):
+        yield f"{group.name}: a manifest cannot buy {group.purchase.purchase_option}: buy the nodes so"
+    if group.instances_per_replica > 1:
+        yield f"{group.name}: a replica spans {group.instances_per_replica} nodes: LeaderWorkerSet must be installed"
+
+
+def _replicas(plan: LaunchPlan, group: ReplicaGroup) -> dict[str, Any]:
+    labels = {"app": group.name}
+    metadata = {
+        "name": group.name,
+        "labels": labels,
+        "annotations": {
+            "costopt/plan": f"{plan.file} sha256:{plan.digest}",
+            "costopt/price-as-of": _days(group),
+            ACCELERATOR_NOTE: group.purchase.accelerator,
+        },
+    }
+    if group.instances_per_replica > 1:
+        template = {"metadata": {"labels": labels}, "spec": _pod(group, _ranks(group))}
+        worker = {"spec": _pod(group, [*_ranks(group), "--headless"], serves=False)}
+        return {
+            "apiVersion": "leaderworkerset.x-k8s.io/v1",
+            "kind": "LeaderWorkerSet",
+            "metadata": metadata,
+            "spec": {
+                "replicas": group.replicas,
+                "leaderWorkerTemplate": {
+                    "size": group.instances_per_replica,
+                    "restartPolicy": "RecreateGroupOnPodRestart",
+                    "leaderTemplate": template,
+                    "workerTemplate": worker,
+                },
+            },
+        }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {
+            "replicas": group.replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": _pod(group, [])},
+        },
+    }
+
+
+def _ranks(group: ReplicaGroup) -> list[str]:
+    return [
+        "--nnodes",
+        str(group.instances_per_replica),
+        "--node-rank",
+        "$(LWS_WORKER_INDEX)",
+        "--master-addr",
+        "$(LWS_LEADER_ADDRESS)",
+    ]
+
+
+def _pod(group: ReplicaGroup, ranks: list[str], *, serves: bool = True) -> dict[str, Any]:
+    found = device(group.purchase)
+    vendor = found.vendor if found else "NVIDIA"
+    resource = RESOURCES.get(vendor, RESOURCES["NVIDIA"])
+    per_pod = group.accelerators_per_replica // group.instances_per_replica
+    # The words go to the process as they are, but Kubernetes expands $(NAME): a name with it is escaped.
+    words = [word.replace("$(", "$$(") for word in vllm.arguments(group, per_instance=False)]
+    container: dict[str, Any] = {
+        "name": "vllm",
+        "image": vllm.IMAGES.get(vendor, vllm.IMAGES["NVIDIA"]),
+        "command": words[:2],
+        "args": [*words[2:], *ranks],
+        "env": [
+            {
+                "name": "HF_TOKEN",
+                "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}},
+            }
+        ],
+        "resources": {"limits": {resource: str(per_pod)}, "requests": {resource: str(per_pod)}},
+        "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],  # noqa: S108 - where NCCL looks
+    }
+    if serves:
+        probe = {"httpGet": {"path": "/health", "port": vllm.PORT}}
+        container["ports"] = [{"name": "http", "containerPort": vllm.PORT}]
+        container["startupProbe"] = {**probe, "periodSeconds": 10, "failureThreshold": _STARTUP_MINUTES * 6}
+        container["readinessProbe"] = {**probe, "periodSeconds": 10}
+    memory = {"medium": "Memory", "sizeLimit": f"{_SHARED_MEMORY_GIB}Gi"}
+    pod: dict[str, Any] = {
+        "nodeSelector": node_labels(group.purchase, group.name),
+        "containers": [container],
+        "volumes": [{"name": "shared-memory", "emptyDir": memory}],
+    }
+    tolerations = list(_tolerations(group.purchase, resource))
+    return pod | {"tolerations": tolerations}
+
+
+def _tolerations(purchase: Purchase, resource: str) -> Iterator[dict[str, str]]:
+    yield {"key": resource, "operator": "Exists", "effect": "NoSchedule"}
+    if purchase.purchase_option == "spot" and purchase.provider in _SPOT_TAINTS:
+        key, value = _SPOT_LABELS[purchase.provider]
+        yield {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}
+
+
+def _service(group: ReplicaGroup) -> dict[str, Any]:
+    selector = {"app": group.name}
+    if group.instances_per_replica > 1:
+        # Only leaders answer requests.
+        selector["leaderworkerset.sigs.k8s.io/worker-index"] = "0"
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": group.name, "labels": {"app": group.name}},
+        "spec": {"selector": selector, "ports": [{"name": "http", "port": vllm.PORT, "targetPort": vllm.PORT}]},
+    }
+
+
+def _days(group: ReplicaGroup) -> str:
+    return ", ".join(sorted({purchase.as_of or "no date" for purchase in group.purchases}))

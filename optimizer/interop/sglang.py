@@ -1,0 +1,58 @@
+"""Turns a group of replicas into an SGLang start script."""
+
+from typing import Final
+
+from optimizer.interop import vllm
+from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, comment, provenance
+
+VERSION: Final = "0.5.23"
+"""Newest release on PyPI on 2026-11-30; flags read in docs.sglang.io (server arguments) that day."""
+
+PORT: Final = 30000
+_DTYPES: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+
+
+def export(plan: LaunchPlan) -> Exported:
+    """One start script for each group of replicas."""
+    files, warnings = {}, []
+    for group in plan.groups:
+        files[f"sglang-{group.name}.sh"] = _script(plan, group)
+        warnings += [
+            *vllm.checkpoint_warnings(group),
+            *vllm.device_warnings(group),
+            *vllm.placement_warnings(group),
+            f"{group.name}: SGLang picks its own share of memory; if it runs out, lower --mem-fraction-static",
+        ]
+    return Exported(files=files, warnings=tuple(warnings))
+
+
+def arguments(group: ReplicaGroup) -> list[str]:
+    """The words of the server's command line for one instance."""
+    words = ["python3", "-m", "sglang.launch_server", "--model-path", group.model]
+    if group.precision in _DTYPES:
+        words += ["--dtype", _DTYPES[group.precision]]
+    elif group.precision.startswith("fp8") and vllm.native_dtype(group.model) not in ("fp8", "fp8_block"):
+        words += ["--quantization", "fp8"]
+    words += ["--tp-size", str(group.tensor_parallel), "--pp-size", str(group.pipeline_parallel)]
+    if group.per_instance > 1:
+        words += ["--dp-size", str(group.per_instance)]
+    words += ["--context-length", str(group.context_tokens), "--max-running-requests", str(group.batch)]
+    if group.kv_precision == "fp8":
+        words += ["--kv-cache-dtype", "fp8_e4m3"]
+    return [*words, "--host", "0.0.0.0", "--port", str(PORT)]  # noqa: S104 - the server listens inside its own network
+
+
+def _script(plan: LaunchPlan, group: ReplicaGroup) -> str:
+    head = [*provenance(plan, group.purchases), f"For SGLang {VERSION}. {vllm.places(group)}"]
+    started = vllm.command(arguments(group))
+    lines = ["#!/usr/bin/env bash", comment(head) + "set -euo pipefail", ""]
+    if group.instances_per_replica > 1:
+        lines += [
+            ': "${NODE_RANK:?0 on the first instance of a replica, 1 on the next}"',
+            ': "${MASTER_ADDR:?address of the first instance of the replica}"',
+            f"exec {started} \\",
+            f'  --nnodes {group.instances_per_replica} --node-rank "$NODE_RANK" --dist-init-addr "$MASTER_ADDR:20000"',
+        ]
+    else:
+        lines.append(f"exec {started}")
+    return "\n".join(lines) + "\n"

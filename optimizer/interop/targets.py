@@ -1,0 +1,25 @@
+"""Turns the name of a target into the module that writes its files."""
+
+from importlib import import_module
+from typing import Final
+
+from optimizer.interop.launch_plan import Exported, LaunchPlan
+from providers.errors import UnknownName, UsageError, nearest
+
+SERVING: Final = ("vllm", "sglang", "kubernetes", "skypilot", "dstack", "nginx")
+TRAINING: Final = ()
+TARGETS: Final = (*SERVING, *TRAINING, "terraform")
+"""Each is a module of this package with `export(plan)`."""
+
+
+def export(plan: LaunchPlan, target: str) -> Exported:
+    """The target's files. Raises UnknownName for another target, UsageError where the plan has nothing for it."""
+    name = target.strip().lower()
+    if name not in TARGETS:
+        raise UnknownName("target", target, nearest(name, TARGETS), f"known: {', '.join(TARGETS)}")
+    if name in SERVING and not plan.groups:
+        raise UsageError(f"{plan.file} plans training: {name} serves; one of {', '.join(TARGETS)} may do")
+    if name in TRAINING and not plan.jobs:
+        raise UsageError(f"{plan.file} plans serving: {name} trains; one of {', '.join(SERVING)} may do")
+    exported: Exported = import_module(f"optimizer.interop.{name}").export(plan)
+    return exported

@@ -1,0 +1,196 @@
+"""Turns the instances of a plan into Terraform: machines of AWS, Google and Azure, variables for the unknown."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, comment, provenance, slug
+
+VERSION: Final = "1.11"
+PROVIDER_VERSIONS: Final = {
+    "aws": ("hashicorp/aws", "~> 6.0"),
+    "gcp": ("hashicorp/google", "~> 7.0"),
+    "azure": ("hashicorp/azurerm", "~> 4.0"),
+}
+"""Registry sources and major versions (registry.terraform.io, read 2026-11-30)."""
+
+_LOCAL_NAMES: Final = {"aws": "aws", "gcp": "google", "azure": "azurerm"}
+_ATTACHED: Final = re.compile(r"n1-")
+"""Google's machines to which GPUs are attached; the others have theirs built in."""
+
+_DISK_GB: Final = 500
+
+
+def export(plan: LaunchPlan) -> Exported:
+    """One `main.tf` with a resource for each purchase; sellers without an official Terraform provider are left out."""
+    known = [bought for bought in plan.purchases if bought.provider in PROVIDER_VERSIONS]
+    warnings = list(_warnings(plan.purchases))
+    if not known:
+        return Exported(files={}, warnings=tuple(warnings))
+    head = comment([*provenance(plan, known), f"For Terraform {VERSION}: terraform init, then terraform plan."])
+    blocks = [*_settings(known), *_variables(known)]
+    blocks += [_resource(bought, _label(index, bought)) for index, bought in enumerate(known)]
+    return Exported(files={"main.tf": head + "\n" + "\n".join(blocks)}, warnings=tuple(warnings))
+
+
+def quoted(text: str) -> str:
+    """The text as a string of Terraform's language: no template is opened in it."""
+    return json.dumps(text, ensure_ascii=False).replace("${", "$${").replace("%{", "%%{")
+
+
+def block(head: str, *parts: tuple[str, str] | str) -> str:
+    """A block with aligned assignments, as `terraform fmt` writes it; nested blocks are given as text."""
+    lines: list[str] = []
+    run: list[tuple[str, str]] = []
+
+    def flush() -> None:
+        width = max((len(key) for key, _ in run), default=0)
+        lines.extend(f"  {key.ljust(width)} = {value}" for key, value in run)
+        run.clear()
+
+    for part in parts:
+        if isinstance(part, tuple):
+            run.append(part)
+        else:
+            flush()
+            lines.extend(f"  {line}" if line else "" for line in ["", *part.rstrip("\n").split("\n")] if lines or line)
+    flush()
+    return "\n".join([f"{head} {{", *lines, "}", ""])
+
+
+def _warnings(purchases: Sequence[Purchase]) -> Iterator[str]:
+    for provider in sorted({bought.provider for bought in purchases} - PROVIDER_VERSIONS.keys()):
+        yield f"{provider}: no official Terraform provider is known here; its instances are not in the file"
+    for bought in purchases:
+        if bought.provider not in PROVIDER_VERSIONS:
+            continue
+        if bought.purchase_option.startswith("reserved"):
+            yield (
+                f"{bought.instance_type}: Terraform starts the instances; the {bought.purchase_option} commitment is "
+                "bought apart from it"
+            )
+        if bought.purchase_option == "capacity_block":
+            yield f"{bought.instance_type}: a capacity block is bought first; put its id in the variable"
+        if bought.accelerators < 1 or (bought.provider == "gcp" and _ATTACHED.match(bought.instance_type)):
+            yield f"{bought.instance_type}: check the attached accelerator, which the type's name does not say"
+
+
+def _label(index: int, bought: Purchase) -> str:
+    return f"{slug(bought.instance_type).replace('-', '_')}_{index}"
+
+
+def _settings(purchases: Sequence[Purchase]) -> Iterator[str]:
+    providers = [name for name in PROVIDER_VERSIONS if any(bought.provider == name for bought in purchases)]
+    required = "\n".join(
+        f"  {_LOCAL_NAMES[name].ljust(max(len(_LOCAL_NAMES[n]) for n in providers))} = "
+        f"{{ source = {quoted(PROVIDER_VERSIONS[name][0])}, version = {quoted(PROVIDER_VERSIONS[name][1])} }}"
+        for name in providers
+    )
+    yield block("terraform", f"required_providers {{\n{required}\n}}")
+    for name in providers:
+        if name == "azure":
+            yield block('provider "azurerm"', "features {}")
+            continue
+        for region in dict.fromkeys(bought.region for bought in purchases if bought.provider == name):
+            alias = _alias(region)
+            place = (("region", quoted(region)),) if region else ()
+            project = (("project", "var.google_project"),) if name == "gcp" else ()
+            yield block(f'provider "{_LOCAL_NAMES[name]}"', ("alias", quoted(alias)), *project, *place)
+
+
+def _variables(purchases: Sequence[Purchase]) -> Iterator[str]:
+    providers = {bought.provider for bought in purchases}
+    if "gcp" in providers:
+        yield _variable("google_project", "Project that pays.")
+    if "azure" in providers:
+        yield _variable("azure_resource_group", "Resource group for the machines.")
+        yield _variable("ssh_public_key", "Key that may log in.")
+    for index, bought in enumerate(purchases):
+        label = _label(index, bought)
+        if bought.provider == "aws":
+            yield _variable(f"{label}_ami", f"Image with drivers in {bought.region}.")
+            yield _variable(f"{label}_subnet_id", f"Subnet in {bought.zone or bought.region}.")
+        elif bought.provider == "gcp":
+            yield _variable(f"{label}_image", "Image with drivers.")
+            yield _variable(f"{label}_network", "Network or its self link.")
+            if not bought.zone:
+                yield _variable(f"{label}_zone", f"Zone of {bought.region} that has capacity.")
+        else:
+            yield _variable(f"{label}_image_id", "Image with drivers.")
+            yield _variable(f"{label}_network_interface_ids", "One for each machine.", "list(string)")
+        if bought.purchase_option == "capacity_block":
+            yield _variable(f"{label}_capacity_reservation_id", "The capacity block.")
+
+
+def _variable(name: str, description: str, kind: str = "string") -> str:
+    return block(f'variable "{name}"', ("type", kind), ("description", quoted(description)))
+
+
+def _resource(bought: Purchase, label: str) -> str:
+    return {"aws": _aws, "gcp": _google, "azure": _azure}[bought.provider](bought, label)
+
+
+def _aws(bought: Purchase, label: str) -> str:
+    parts: list[tuple[str, str] | str] = [
+        ("provider", f"aws.{_alias(bought.region)}"),
+        ("count", str(bought.count)),
+        ("instance_type", quoted(bought.instance_type)),
+        ("ami", f"var.{label}_ami"),
+        ("subnet_id", f"var.{label}_subnet_id"),
+        ("tags", f"{{ Name = {quoted(f'costopt-{label}')} }}"),
+    ]
+    if bought.zone:
+        parts.insert(3, ("availability_zone", quoted(bought.zone)))
+    if bought.purchase_option == "spot":
+        parts.append('instance_market_options {\n  market_type = "spot"\n}')
+    if bought.purchase_option == "capacity_block":
+        parts.append('instance_market_options {\n  market_type = "capacity-block"\n}')
+        target = (
+            f"capacity_reservation_target {{\n    capacity_reservation_id = var.{label}_capacity_reservation_id\n  }}"
+        )
+        parts.append(f"capacity_reservation_specification {{\n  {target}\n}}")
+    parts.append(f"root_block_device {{\n  volume_size = {_DISK_GB}\n}}")
+    return block(f'resource "aws_instance" "{label}"', *parts)
+
+
+def _google(bought: Purchase, label: str) -> str:
+    spot = bought.purchase_option == "spot"
+    parts: list[tuple[str, str] | str] = [
+        ("provider", f"google.{_alias(bought.region)}"),
+        ("count", str(bought.count)),
+        ("name", f'"costopt-{label.replace("_", "-")}-${{count.index}}"'),
+        ("machine_type", quoted(bought.instance_type)),
+        ("zone", quoted(bought.zone) if bought.zone else f"var.{label}_zone"),
+        f"boot_disk {{\n  initialize_params {{\n    image = var.{label}_image\n    size  = {_DISK_GB}\n  }}\n}}",
+        f"network_interface {{\n  network = var.{label}_network\n}}",
+    ]
+    model = ['  provisioning_model  = "SPOT"', "  preemptible         = true"] if spot else []
+    restart = f"  automatic_restart   = {'false' if spot else 'true'}"
+    lines = "\n".join(['  on_host_maintenance = "TERMINATE"', restart, *model])
+    parts.append(f"scheduling {{\n{lines}\n}}")
+    return block(f'resource "google_compute_instance" "{label}"', *parts)
+
+
+def _azure(bought: Purchase, label: str) -> str:
+    parts: list[tuple[str, str] | str] = [
+        ("count", str(bought.count)),
+        ("name", f'"costopt-{label.replace("_", "-")}-${{count.index}}"'),
+        ("resource_group_name", "var.azure_resource_group"),
+        ("location", quoted(bought.region or "")),
+        ("size", quoted(bought.instance_type)),
+        ("admin_username", '"costopt"'),
+        ("source_image_id", f"var.{label}_image_id"),
+        ("network_interface_ids", f"[var.{label}_network_interface_ids[count.index]]"),
+    ]
+    if bought.purchase_option == "spot":
+        parts += [("priority", '"Spot"'), ("eviction_policy", '"Deallocate"')]
+    parts.append('admin_ssh_key {\n  username   = "costopt"\n  public_key = var.ssh_public_key\n}')
+    disk = ['caching              = "ReadWrite"', 'storage_account_type = "Premium_LRS"']
+    lines = "\n".join(f"  {line}" for line in [*disk, f"disk_size_gb         = {_DISK_GB}"])
+    parts.append(f"os_disk {{\n{lines}\n}}")
+    return block(f'resource "azurerm_linux_virtual_machine" "{label}"', *parts)
+
+
+def _alias(region: str | None) -> str:
+    return slug(region or "default").replace("-", "_")

@@ -1,0 +1,152 @@
+"""Turns a group of replicas into a vLLM command line, and a vLLM command line into what it launches."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Final
+
+from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, comment, device, provenance
+from optimizer.sizing.engines import engine_profile
+from optimizer.workload.architecture import resolve_model
+from providers.errors import UnknownName
+
+VERSION: Final = "0.33.0"
+"""Newest release on PyPI on 2026-11-30; flags read in docs.vllm.ai (engine arguments, multi-node) that day."""
+
+PORT: Final = 8000
+IMAGES: Final = {
+    "NVIDIA": f"vllm/vllm-openai:v{VERSION}",
+    "AMD": "rocm/vllm:rocm7.14.0_cdna_ubuntu24.04_py3.14_pytorch_2.11.0_vllm_0.23.0",
+}
+"""By vendor of the accelerator: docs.vllm.ai (Docker), rocm.docs.amd.com (vLLM inference); read 2026-11-30."""
+
+_DTYPES: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_KV_DTYPES: Final = {"fp8": "fp8"}
+
+
+def export(plan: LaunchPlan) -> Exported:
+    """One start script for each group of replicas; it starts what one instance (or its part of a replica) runs."""
+    files, warnings = {}, []
+    for group in plan.groups:
+        files[f"vllm-{group.name}.sh"] = script(plan, group, arguments(group))
+        warnings += [*checkpoint_warnings(group), *device_warnings(group), *placement_warnings(group)]
+    return Exported(files=files, warnings=tuple(warnings))
+
+
+def arguments(group: ReplicaGroup, *, per_instance: bool = True) -> list[str]:
+    """The words of `vllm serve` for one instance's replicas (or, without `per_instance`, for one replica)."""
+    words = ["vllm", "serve", group.model, *_precision(group)]
+    words += ["--tensor-parallel-size", str(group.tensor_parallel)]
+    words += ["--pipeline-parallel-size", str(group.pipeline_parallel)]
+    if per_instance and group.per_instance > 1:
+        words += ["--data-parallel-size", str(group.per_instance)]
+    words += ["--max-model-len", str(group.context_tokens), "--max-num-seqs", str(group.batch)]
+    words += ["--gpu-memory-utilization", f"{engine_profile('vllm').memory_share:g}"]
+    if group.kv_precision in _KV_DTYPES:
+        words += ["--kv-cache-dtype", _KV_DTYPES[group.kv_precision]]
+    return [*words, "--port", str(PORT)]
+
+
+def script(plan: LaunchPlan, group: ReplicaGroup, words: list[str]) -> str:
+    """A bash script that starts the command; for a replica over several instances it wants rank and address."""
+    head = [*provenance(plan, group.purchases), f"For vLLM {VERSION}. {places(group)}"]
+    lines = ["#!/usr/bin/env bash", comment(head) + "set -euo pipefail", ""]
+    if group.instances_per_replica > 1:
+        lines += [
+            ': "${NODE_RANK:?0 on the first instance of a replica, 1 on the next}"',
+            ': "${MASTER_ADDR:?address of the first instance of the replica}"',
+            f'ranks=(--nnodes {group.instances_per_replica} --node-rank "$NODE_RANK" --master-addr "$MASTER_ADDR")',
+            'if [ "$NODE_RANK" != 0 ]; then ranks+=(--headless); fi',
+            f'exec {command(words)} \\\n  "${{ranks[@]}}"',
+        ]
+    else:
+        lines.append(f"exec {command(words)}")
+    return "\n".join(lines) + "\n"
+
+
+def command(words: list[str]) -> str:
+    """The words quoted for a shell, an option and its value on each line."""
+    parts, rest = [], iter(words)
+    first: list[str] = []
+    for word in rest:
+        if word.startswith("--"):
+            parts.append(f"{word} {shlex.quote(next(rest))}" if word not in FLAGS else word)
+        else:
+            first.append(shlex.quote(word))
+    return " \\\n  ".join([" ".join(first), *parts])
+
+
+FLAGS: Final = frozenset({"--headless", "--trust-remote-code"})
+"""Options that exporters write without a value."""
+
+
+def checkpoint_warnings(group: ReplicaGroup) -> Iterator[str]:
+    """What a flag cannot express: formats that need a checkpoint of their own."""
+    precision, native = group.precision, native_dtype(group.model)
+    if native is None:
+        yield f"{group.name}: {group.model} is not in the table of models: check that the engine loads it by that name"
+    if precision in _DTYPES or precision == native:
+        return
+    if precision.startswith("fp8"):
+        yield (
+            f"{group.name}: --quantization fp8 converts the 16-bit checkpoint while loading; a checkpoint in FP8 loads "
+            "faster and keeps its calibration"
+        )
+        return
+    yield (
+        f"{group.name}: the plan counts on {precision} weights, and no flag makes them of {group.model}: put the name "
+        f"of a checkpoint in that format (AWQ, GPTQ, compressed-tensors, …) in its place, and evaluate it"
+    )
+
+
+def device_warnings(group: ReplicaGroup) -> Iterator[str]:
+    """Accelerators that the published images are not built for."""
+    found = device(group.purchase)
+    if found is None or found.vendor not in IMAGES:
+        yield (
+            f"{group.name}: {group.purchase.accelerator} takes a build of the engine from its vendor, with flags of "
+            "its own; the image and the flags here are those for NVIDIA and AMD"
+        )
+
+
+def context_warnings(group: ReplicaGroup) -> Iterator[str]:
+    """What the plan's limits refuse."""
+    yield (
+        f"{group.name}: requests of more than {group.context_tokens} tokens are refused: the plan was sized for that "
+        "(--context); the memory share is the engine's default, put the plan's in if you gave one"
+    )
+
+
+def placement_warnings(group: ReplicaGroup) -> Iterator[str]:
+    """What the plan's limits refuse, and where instances and replicas of the plan do not come out as whole files."""
+    yield from context_warnings(group)
+    if not group.is_alone:
+        yield f"{group.name}: other replicas share its instances: start each with its own accelerators and port"
+    if group.instances_per_replica == 1 and group.per_instance * group.instances > group.replicas:
+        yield (
+            f"{group.name}: {group.replicas} replicas do not spread evenly over {group.instances} instances: "
+            f"{group.per_instance} on each is {group.per_instance * group.instances}"
+        )
+
+
+def places(group: ReplicaGroup) -> str:
+    """How many of it run where, as a sentence."""
+    if group.instances_per_replica > 1:
+        return f"Start it on every instance: each replica ({group.replicas}) spans {group.instances_per_replica}."
+    return f"Start it on every instance ({group.instances}); replicas on each: {group.per_instance}."
+
+
+def native_dtype(model: str) -> str | None:
+    """The dtype of the published checkpoint; None for a model that is not in the table."""
+    try:
+        return resolve_model(model).native_dtype
+    except UnknownName:
+        return None
+
+
+def _precision(group: ReplicaGroup) -> list[str]:
+    if group.precision in _DTYPES:
+        return ["--dtype", _DTYPES[group.precision]]
+    native = native_dtype(group.model)
+    if group.precision.startswith("fp8") and native not in ("fp8", "fp8_block"):
+        return ["--quantization", "fp8"]
+    return []
