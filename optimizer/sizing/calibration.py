@@ -1,8 +1,8 @@
 """Turns an engine, an accelerator and a format into rates: physics times a few calibrated constants.
 
 The constants are in `data/calibration.csv`, written by `tests/benchmarks/calibrate_inference.py` from the measurements
-that the project carries; their meaning is in `optimizer.sizing.constants`. A rate is always a product of named constants, so
-that a constant can be read, checked and refitted alone.
+that the project carries; their meaning is in `optimizer.sizing.constants`. A rate is always a product of named
+constants, so that a constant can be read, checked and refitted alone.
 """
 
 import csv
