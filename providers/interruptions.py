@@ -32,6 +32,7 @@ class InterruptionRate:
         return -math.log(1 - self.monthly_share) / HOURS_PER_MONTH
 
 
+@cache
 def interruption_rate(provider: str, instance_type: str, region: str | None) -> InterruptionRate:
     """The published rate of that machine in that region, else of its worst region, else the assumed one."""
     published = _published()
