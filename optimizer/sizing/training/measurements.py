@@ -46,6 +46,9 @@ _UNSTATED_MICRO_TOKENS: Final = 8192
 _UNSTATED_EXPERT_RANKS: Final = 64
 """What rows that state neither micro-batch nor expert parallelism are taken to have used: enough to be efficient."""
 
+_AROUND_NAME: Final = re.compile(r"^\d+\s*[x×]\s*|\s*NVL\d+$", re.IGNORECASE)
+"""A count before an accelerator's name, and the rack behind it: `8x H100`, `GB200 NVL72`."""
+
 _NAME_TOLERANCE: Final = 0.12
 """A name is believed when its parameters are within this share of the row's."""
 
@@ -118,7 +121,7 @@ def measurement(row: Mapping[str, str]) -> Measurement | str:
 
 def _accelerator(name: str, memory_gib: float | None) -> Accelerator:
     """The variant of that name; where the name leaves several, the one of the stated memory. Raises UnknownName."""
-    variants = matches(name)
+    variants = matches(_AROUND_NAME.sub("", name))
     return next((v for v in variants if memory_gib and has_memory_label(v, memory_gib)), variants[0])
 
 

@@ -97,6 +97,13 @@ def test_a_bare_name_is_told_apart_by_the_stated_memory() -> None:
     assert parsed(gpu="A100").setup.cluster.accelerator.name == "A100-SXM4-80GB"
 
 
+@pytest.mark.parametrize(
+    ("gpu", "name"), [("8xH100", "H100-SXM5-80GB"), ("GB200 NVL72", "GB200"), ("H100 NVL", "H100-NVL-94GB")]
+)
+def test_a_count_before_the_name_and_a_rack_behind_it_are_not_part_of_it(gpu: str, name: str) -> None:
+    assert parsed(gpu=gpu).setup.cluster.accelerator.name == name
+
+
 def test_a_rate_is_taken_from_flops_or_their_share_of_the_peak() -> None:
     by_flops = parsed(tokens_per_s_per_gpu="", tflops_per_gpu="156").tokens_per_s_per_accelerator
     by_share = parsed(tokens_per_s_per_gpu="", mfu_pct="50").tokens_per_s_per_accelerator
