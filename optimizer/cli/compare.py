@@ -121,7 +121,10 @@ def compare(
     write_result(_rendered(found, format_), output)
     if format_ in ("json", "csv", "xlsx"):
         say((f"warning: {line}" for line in found.warnings), quiet=quiet)
-    return ExitCode.DONE if found.ways else ExitCode.INFEASIBLE
+    if found.ways:
+        return ExitCode.DONE
+    say([f"costopt: nothing meets the need, of {len(market.eligible):,} offers that pass the filters"], quiet=quiet)
+    return ExitCode.INFEASIBLE
 
 
 def _need(

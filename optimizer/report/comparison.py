@@ -11,7 +11,7 @@ from optimizer.report.extras import Extras, HardwareInputs, egress_gb
 from optimizer.report.money import ZERO, cents
 from optimizer.report.price_tables import HardwarePrice, hardware_prices, hosted_prices
 from optimizer.report.quotes import Quote, differences
-from optimizer.report.ways import Way, break_even_month, break_even_utilization
+from optimizer.report.ways import Way, WayKind, break_even_month, break_even_utilization
 from providers.accelerators import Accelerator, catalogue
 from providers.offers import PROVIDERS, Offer, PurchaseOption
 from providers.units import HOURS_PER_MONTH
@@ -153,7 +153,7 @@ def _order(item: tuple[tuple[str, str, str, str], list[Offer]]) -> tuple[int, tu
     return (PROVIDERS.index(provider) if provider in PROVIDERS else len(PROVIDERS), item[0])
 
 
-def _cloud_way(kind: str, name: str, seller: str, option: str, met: Met, wanted: Wanted) -> Way:
+def _cloud_way(kind: WayKind, name: str, seller: str, option: str, met: Met, wanted: Wanted) -> Way:
     offers = [item.offer for item in met.machines]
     commitment = next((offer.commitment for offer in offers if offer.commitment), None)
     term = commitment.term_months if commitment else None
@@ -162,7 +162,7 @@ def _cloud_way(kind: str, name: str, seller: str, option: str, met: Met, wanted:
         hourly -= met.upfront_usd / (term * HOURS_PER_MONTH)
     days = [offer.observed_on for offer in offers]
     return Way(
-        kind="mixed plan" if kind == "mixed plan" else "provider",
+        kind=kind,
         name=name,
         seller=seller,
         purchase_option=option,

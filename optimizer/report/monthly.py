@@ -22,6 +22,8 @@ UNASSIGNED: Final = "(not assigned)"
 UNUSED: Final = "(unused commitments)"
 OUTLOOK_MONTHS: Final = 12
 _LATE_HOURS: Final = 48
+_SETTLED_HOURS: Final = 72
+"""Sellers add the last charges of a month within some days of its end."""
 _ITEM: Final = "item: "
 
 
@@ -229,9 +231,14 @@ def _check_names(budget: Budget) -> None:
 
 
 def _through(asked: Asked, actuals: Actuals | None) -> datetime | None:
-    """Until when the bill says what was spent: not after now, nor after the last charge."""
+    """Until when the bill says what was spent: not after now, nor after the last charge.
+
+    Three days after its end a month is taken as billed in full: hours without a charge then cost nothing.
+    """
     if actuals is None:
         return None
+    if hours_between(asked.month.end, asked.now) >= _SETTLED_HOURS:
+        return asked.month.end
     last = actuals.through or asked.month.start
     return max(asked.month.start, min(asked.now, last, asked.month.end))
 
@@ -638,7 +645,8 @@ def _warnings(
             f"{unassigned:,.2f} USD of the bill belong to no workload; items that the budget lists beside may be "
             "among them, and would then count twice"
         )
-    if through is not None:
-        late = hours_between(through, min(asked.now, asked.month.end))
+    if actuals.through is not None:
+        late = hours_between(actuals.through, min(asked.now, asked.month.end))
         if late > _LATE_HOURS:
-            yield f"the bill ends {late / 24:.1f} days before now: what was spent since is not in it"
+            until = "the month's end" if through == asked.month.end else "now"
+            yield f"the bill's last charge ends {late / 24:.1f} days before {until}: check that the export is whole"

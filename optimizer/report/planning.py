@@ -130,17 +130,17 @@ class Planner:
     pools: Sequence[Pool] = ()
     file_name: str = "BUDGET.yaml"
     _sizers: dict[str, Sizer] = field(default_factory=dict)
-    _months: dict[tuple[object, ...], Fleet | None] = field(default_factory=dict)
+    _fleets: dict[tuple[object, ...], Fleet | None] = field(default_factory=dict)
     _reduced: dict[int, tuple[Sequence[Offer], list[Offer]]] = field(default_factory=dict)
 
-    def month(self, month: Month, reported: Month, offers: Sequence[Offer] | None = None) -> PlannedMonth:
+    def month(self, month: Month, reported: Month) -> PlannedMonth:
         """The plan for the month's demand; growth counts from the budget's base month, else from the reported one."""
         active = [c for c in self.budget.commitments if c.hours_in(month) > 0]
         left = {commitment.name: commitment.count for commitment in active}
         loads, warnings = [], []
         for entry in self.budget.workloads:
             workload = grown(entry, month.minus(self.budget.base_month or reported))
-            fleet = self._fleet(entry, workload, self.offers if offers is None else offers, active, left)
+            fleet = self._fleet(entry, workload, active, left)
             load = self._load(entry, workload, fleet, month, {c.name: c for c in active})
             for line in load.lines:
                 if line.commitment is not None:
@@ -167,18 +167,19 @@ class Planner:
         found = []
         for pool in self.pools:
             if pool.kind == "purchase_option" and pool.offers:
-                offers = self._cheapest(pool.offers) if _is_placeless(workload) else pool.offers
-                fleet = self._solve(entry, workload, offers, {})
+                fleet = self._solve(entry, workload, self._choosable(workload, pool.offers))
                 found.append((pool.flag, pool.note, fleet))
         if not workload.precisions:
             for precision, note in LOSSY_PRECISIONS.items():
-                offers = self._cheapest(self.offers) if _is_placeless(workload) else self.offers
-                fleet = self._solve(entry, workload, offers, {}, (precision,))
+                offers = self._choosable(workload, self.offers)
+                fleet = self._solve(entry, workload, offers, precisions=(precision,))
                 found.append((f"--precision {precision}", note, fleet))
         return [(flag, note, fleet) for flag, note, fleet in found if fleet is not None]
 
-    def _cheapest(self, offers: Sequence[Offer]) -> Sequence[Offer]:
-        """The offers that can be chosen where places do not matter; found once for each list of offers."""
+    def _choosable(self, workload: InferenceWorkload, offers: Sequence[Offer]) -> Sequence[Offer]:
+        """The offers that a best fleet can have; found once for each list of offers."""
+        if workload.regions is not None or workload.same_region or workload.minimum_replicas_by_region:
+            return offers
         if id(offers) not in self._reduced:
             self._reduced[id(offers)] = (offers, cheapest_of_each(offers))
         return self._reduced[id(offers)][1]
@@ -187,33 +188,33 @@ class Planner:
         self,
         entry: BudgetedWorkload,
         workload: InferenceWorkload,
-        offers: Sequence[Offer],
         active: Sequence[HeldCommitment],
         left: Mapping[str, int],
     ) -> Fleet | None:
+        """The cheapest fleet with what is left of the commitments; found once for each rate and what is left."""
         paid = [offer for c in active if left[c.name] for offer in self._as_offers(c)]
-        if _is_placeless(workload):
-            offers = self._cheapest(offers)
         stock = {str(offer.key): left[offer.commitment.variant] for offer in paid if offer.commitment is not None}
-        key = (entry.name, workload.requests_per_s, tuple(sorted(stock.items())), id(offers))
-        if key not in self._months:
-            self._months[key] = self._solve(entry, workload, (*offers, *paid), stock)
-        return self._months[key]
+        key = (entry.name, workload.requests_per_s, tuple(sorted(stock.items())))
+        if key not in self._fleets:
+            self._fleets[key] = self._solve(entry, workload, self._choosable(workload, self.offers), paid, stock)
+        return self._fleets[key]
 
     def _solve(
         self,
         entry: BudgetedWorkload,
         workload: InferenceWorkload,
         offers: Sequence[Offer],
-        stock: Mapping[str, int],
+        paid: Sequence[Offer] = (),
+        stock: Mapping[str, int] | None = None,
         precisions: tuple[str, ...] = (),
     ) -> Fleet | None:
+        """The cheapest fleet of the offers, with as many of those that are paid for as there are."""
         sizer = self._sizers.setdefault(entry.name, Sizer(entry.workload, entry.architecture))
-        market = Market([replace(sizer, workload=workload)], Terms(), SolverOptions(), (), stock)
+        market = Market([replace(sizer, workload=workload)], Terms(), SolverOptions(), (), stock or {})
         try:
-            return compare(market, offers, "min_cost", Limits(), precisions=precisions)
+            return compare(market, (*offers, *paid), "min_cost", Limits(), precisions=precisions)
         except Undecided:
-            return market.choose(offers, "min_cost", Limits(), precisions=precisions).fleet
+            return market.choose((*offers, *paid), "min_cost", Limits(), precisions=precisions).fleet
 
     def _as_offers(self, commitment: HeldCommitment) -> list[Offer]:
         """The commitment as capacity that costs next to nothing more; none for a machine that nobody knows."""
@@ -321,11 +322,6 @@ class Planner:
                 source=cheapest.source,
             ),
         ]
-
-
-def _is_placeless(workload: InferenceWorkload) -> bool:
-    """Whether it does not matter to the workload where its replicas are."""
-    return workload.regions is None and not workload.same_region and not workload.minimum_replicas_by_region
 
 
 def lowest_by_thing(offers: Sequence[Offer]) -> dict[str, Decimal]:

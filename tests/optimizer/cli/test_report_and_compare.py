@@ -179,6 +179,13 @@ def test_bad_input_gets_one_line_and_the_code_of_usage(
     assert "Traceback" not in outcome.err
 
 
+def test_a_need_that_nothing_meets_is_said_with_its_own_code(costopt: Command) -> None:
+    outcome = costopt("compare", "--gpu", "RTX 3090", "--count", "8", "--provider", "aws", "--format", "json")
+    assert outcome.code == 3
+    assert json.loads(outcome.out)["ways"] == []
+    assert "nothing meets the need, of 0 offers" in outcome.err
+
+
 def test_names_cannot_move_the_cursor(costopt: Command, budget: str) -> None:
     Path(budget).write_text('name: "x\\e[31mred"\nbudgets: {total_usd: 1}\n', encoding="utf-8")
     for format_ in ("table", "md", "html"):

@@ -83,7 +83,7 @@ class FixedPlanner(Planner):
     instances: Mapping[str, int] = field(default_factory=dict)
     usd_per_hour: Decimal = Decimal("55.04")
 
-    def month(self, month: Month, reported: Month, offers: Sequence[Offer] | None = None) -> PlannedMonth:
+    def month(self, month: Month, reported: Month) -> PlannedMonth:
         active = [c for c in self.budget.commitments if c.hours_in(month) > 0]
         left = {c.name: c.count for c in active}
         loads = []

@@ -51,7 +51,16 @@ def test_spend_is_extrapolated_from_the_end_of_the_bill_and_not_from_now() -> No
     bill = make_actuals(make_group(usd=100), through=datetime(2026, 12, 2, tzinfo=UTC))
     report = make_report(budget, now=MID_DECEMBER, actuals=bill)
     assert report.total.forecast.run_rate_usd == usd("3100.00")
-    assert any("the bill ends 9.0 days before now" in warning for warning in report.warnings)
+    assert any("last charge ends 9.0 days before now" in warning for warning in report.warnings)
+
+
+def test_a_month_that_is_long_over_is_forecast_as_it_was_billed() -> None:
+    budget = make_budget(make_entry(matches=({"tag:app": "chat"},)))
+    bill = make_actuals(make_group(usd=100), through=datetime(2026, 12, 2, tzinfo=UTC))
+    report = make_report(budget, now=datetime(2027, 1, 4, tzinfo=UTC), actuals=bill)
+    assert report.total.forecast_usd == report.total.actual_usd == 100
+    assert report.elapsed_hours == 744
+    assert any("30.0 days before the month's end" in warning for warning in report.warnings)
 
 
 def test_a_bill_of_a_month_that_has_not_begun_is_not_used() -> None:
