@@ -115,6 +115,10 @@ def plan(
         float,
         typer.Option("--boot-minutes", metavar="MIN", min=0.0, help="Paid per start by the hour: boot, model load."),
     ] = 10.0,
+    min_hours_up: Annotated[
+        float,
+        typer.Option("--min-hours-up", metavar="HOURS", min=0.0, help="Least that an instance by the hour stays up."),
+    ] = 0.0,
     spot_margin: Annotated[
         float,
         typer.Option("--spot-margin", metavar="SHARE", help="Part of spot capacity taken as lost to interruptions."),
@@ -264,6 +268,7 @@ def plan(
             min_providers=min_providers,
             max_provider_share=values.share("--max-provider-share", max_provider_share),
             spare_replicas=spare_replicas,
+            minimum_hours_up=min_hours_up,
             quotas=market_view.quotas(quota),
         ),
         terms=market_view.terms(boot_minutes=boot_minutes, spot_margin=spot_margin, horizon=horizon),

@@ -131,7 +131,8 @@ def _parts(plan: Plan, *, explained: bool, everything: bool) -> Iterator[Table |
         )
     if plan.status == "infeasible":
         yield from _remedies(plan)
-    yield _alternatives(plan, everything=everything)
+    if plan.alternatives:
+        yield _alternatives(plan, everything=everything)
     if explained:
         yield "\n".join(explain(plan))
     elif everything and plan.runner_ups:

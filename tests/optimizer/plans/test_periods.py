@@ -116,3 +116,13 @@ def test_a_quiet_hour_keeps_the_minimum_of_replicas() -> None:
     profile = (0.0,) * 12 + (1.0,) * 12
     answer = plan(by_the_hour(make_offer(gpu="L4", usd="1"), rate=one_l4_serves() * 0.99, profile=profile))
     assert counts(answer)["on_demand"] == (1, (0,) * 24)
+
+
+def test_what_is_started_stays_up_as_long_as_is_asked() -> None:
+    """Two are started for one hour; then two must stay, of which the one that ran before may be ended instead."""
+    hourly = make_offer(gpu="L4", usd="1")
+    profile = (1.0,) * 12 + (3.0,) + (1.0,) * 11
+    request = by_the_hour(hourly, rate=one_l4_serves() * 0.99, profile=profile)
+    assert counts(plan(request))["on_demand"] == (1, (0,) * 12 + (2,) + (0,) * 11)
+    kept, bought = counts(plan(replace(request, limits=Limits(minimum_hours_up=3.0))))["on_demand"]
+    assert (kept, sum(bought), bought[12]) == (1, 4, 2)
