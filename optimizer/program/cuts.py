@@ -1,6 +1,6 @@
 """Turns a fleet that cannot serve its demand into the inequalities that it breaks, and adds them to the model."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
@@ -9,19 +9,25 @@ from optimizer.program.problem import SolverOptions
 from optimizer.program.route import TOLERANCE, Routing, Vector, route
 
 
-def add_violated_cuts(model: Model, values: Sequence[float], options: SolverOptions) -> bool:
-    """Add a cut for every scenario whose demand does not fit; False if all fit."""
+def add_violated_cuts(
+    model: Model, values: Sequence[float], options: SolverOptions, periods: Container[int] | None = None
+) -> set[int]:
+    """Add a cut for every scenario (of some periods) whose demand does not fit; return the periods of those."""
     limit = model.problem.utilisation * (1 + TOLERANCE)
     found: dict[tuple[int, bytes], Vector] = {}
+    broken: set[int] = set()
     for scenario in model.scenarios:
         if model.services[scenario.workload].pace() is not None:
             continue  # its one cut says all
+        if periods is not None and scenario.period not in periods:
+            continue
         routing = _route_scenario(model, scenario, values, options)
         if routing.theta > limit:
             found[scenario.workload, np.round(routing.weights, 9).tobytes()] = routing.weights
+            broken.add(scenario.period)
     for (workload, _), weights in found.items():
         add_cut(model, workload, weights)
-    return bool(found)
+    return broken
 
 
 def _route_scenario(model: Model, scenario: Scenario, values: Sequence[float], options: SolverOptions) -> Routing:

@@ -95,11 +95,13 @@ def solve_by_period(
 def refit_kept(model: Model, options: SolverOptions, values: Sequence[float]) -> list[float] | None:
     """`values` with what is kept and what is bought by the period chosen anew for the same units in every period."""
     linear = model.linear
-    columns = [*model.kept.values(), *model.bought.values()]
+    columns = [*model.kept.values(), *model.bought.values(), *model.starts.values()]
     mine = set(columns)
     rows = [row for row in linear.rows if any(column in mine for column, _ in row.terms)]
     fixed = [float(round(value)) if whole else value for value, whole in zip(values, linear.integer, strict=True)]
-    answer = Session(program_of(linear, columns, rows, fixed), options).solve()
+    answer = Session(program_of(linear, columns, rows, fixed), replace(options, max_nodes=NODES)).solve(
+        gap=SHARE_OF_GAP * options.gap
+    )
     if answer.values is None:
         return None
     for column, value in zip(columns, answer.values, strict=True):

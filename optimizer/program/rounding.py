@@ -77,6 +77,7 @@ def add_period_cuts(model: Model, relaxed: Answer, options: SolverOptions) -> bo
     prices = unit_prices(model, relaxed.values, relaxed.duals)
     found: list[tuple[list[Term], float]] = []
     whole = [0.0] * len(model.linear.cost)
+    solved: set[int] = set()
     for t in model.periods:
         columns = [column for column in blocks.columns[t] if column not in amounts]
         if len(columns) > MOST_COLUMNS:
@@ -87,15 +88,17 @@ def add_period_cuts(model: Model, relaxed: Answer, options: SolverOptions) -> bo
         part = program_of(model.linear, columns, rows, whole)
         part.cost = [priced.get(column, 0.0) for column in columns]
         answer = Session(part, replace(options, max_nodes=PERIOD_NODES)).solve(gap=LEAST_GAIN)
-        for column, value in zip(columns, answer.values or (), strict=False):
-            whole[column] = value
+        if answer.values is not None:
+            solved.add(t)
+            for column, value in zip(columns, answer.values, strict=True):
+                whole[column] = value
         least = answer.bound * (1 - SAFETY)
         paid = sum(relaxed.values[column] * price for column, price in priced.items())
         if least > paid * (1 + LEAST_GAIN):
             found.append(([(column, price) for column, price in priced.items() if price > 0], least))
     for terms, least in found:
         model.linear.at_least(terms, least)
-    return add_violated_cuts(model, rounded(model, whole), options) or bool(found)
+    return bool(add_violated_cuts(model, rounded(model, whole), options, solved) or found)
 
 
 def _combined_cut(model: Model, scenario: int, duals: Sequence[float]) -> tuple[dict[int, float], float]:

@@ -34,8 +34,11 @@ LARGE = 4000
 the whole integer program would run for hours to close the rest of the gap, which is stated.
 """
 
-IMPROVEMENT = 1e-5
-"""Relative saving for which the periods are fitted to what is kept once more."""
+NODES = 500
+"""Nodes of the whole integer program over several periods, where no limit is given and the periods leave a gap."""
+
+IMPROVEMENT = 1e-4
+"""Relative gain for which one more round of cuts, or of fitting periods to what is kept, is worth its time."""
 
 MAX_ROUNDS = 200
 """Rounds of cuts after which something is wrong; a handful is usual."""
@@ -153,16 +156,24 @@ def _solve_with_cuts(model: Model, options: SolverOptions) -> Answer:
         return relaxed
     if small or not decomposable(model):
         return _solve_integers(model, options, relaxed.objective)
-    priced = relaxed
-    while add_period_cuts(model, relaxed, options):
-        relaxed = _relax(model, options, rounding=True)
-    found = _by_period(model, priced, options, relaxed.objective)
+    bound = _tighten(model, relaxed, options)
+    found = _by_period(model, relaxed, options, bound)
     if found is None:
-        return _solve_integers(model, options, relaxed.objective)
-    unlimited = options.max_nodes is None and options.time_limit_s is None
-    if _gap_of(found) <= max(options.gap, PROVEN_GAP) or (unlimited and len(model.replicas) > LARGE):
+        return _solve_integers(model, options, bound)
+    if _gap_of(found) <= max(options.gap, PROVEN_GAP):
         return found
-    return _solve_integers(model, options, relaxed.objective, found.values)
+    if options.max_nodes is None and options.time_limit_s is None:
+        if len(model.replicas) > LARGE:
+            return found
+        options = replace(options, max_nodes=NODES)
+    return _better(found, _solve_integers(model, options, bound, found.values))
+
+
+def _better(found: Answer, answer: Answer) -> Answer:
+    """The cheaper of a plan and the integer program's answer, with the better bound."""
+    if answer.values is None or answer.objective > found.objective:
+        return replace(found, bound=max(found.bound, answer.bound), nodes=answer.nodes)
+    return answer
 
 
 def _gap_of(answer: Answer) -> float:
@@ -175,17 +186,35 @@ def _needs_routing(model: Model) -> bool:
 
 
 def _relax(model: Model, options: SolverOptions, *, rounding: bool) -> Answer:
-    """Solve the relaxation, adding the cuts of routing until it can be routed, and those of whole replicas."""
+    """Solve the relaxation, adding the cuts of routing until it can be routed, and those of whole replicas.
+
+    Ends when a round of cuts moves the bound no further: what is still broken then is left to the integer program.
+    """
     session = Session(model.linear, options, relaxed=True)
+    before = -inf
     for _ in range(MAX_ROUNDS):
         answer = session.solve()
         if answer.values is None:
             break
         if add_violated_cuts(model, answer.values, options):
             continue
-        if not rounding or not add_rounding_cuts(model, answer):
+        if not rounding or not _gains(answer.objective, before) or not add_rounding_cuts(model, answer):
             break
+        before = answer.objective
     return answer
+
+
+def _tighten(model: Model, relaxed: Answer, options: SolverOptions) -> float:
+    """The relaxation's bound with the cuts of whole units by period as well."""
+    before = -inf
+    while _gains(relaxed.objective, before) and add_period_cuts(model, relaxed, options):
+        before = relaxed.objective
+        relaxed = _relax(model, options, rounding=True)
+    return relaxed.objective
+
+
+def _gains(objective: float, before: float) -> bool:
+    return objective > before + IMPROVEMENT * abs(objective)
 
 
 def _by_period(model: Model, priced: Answer, options: SolverOptions, bound: float) -> Answer | None:
@@ -199,15 +228,14 @@ def _by_period(model: Model, priced: Answer, options: SolverOptions, bound: floa
         values: Sequence[float] | None = priced.values if best is None else best.values
         while values is not None:
             found = _routable_periods(model, priced, options, values, choices)
-            price = inf if found is None else _price(model, found)
-            if found is None or (best is not None and price >= best.objective):
+            fitted = None if found is None else refit_kept(model, options, found)
+            price = inf if fitted is None else _price(model, fitted)
+            if fitted is None or (best is not None and price >= best.objective * (1 - IMPROVEMENT)):
                 break
-            best = replace(priced, status="stopped", values=found, objective=price, bound=bound, nodes=0)
+            best = replace(priced, status="stopped", values=fitted, objective=price, bound=bound, nodes=0)
             if _gap_of(best) <= options.gap:
                 return best
-            refitted = refit_kept(model, options, found)
-            saves = refitted is not None and _price(model, refitted) < price * (1 - IMPROVEMENT)
-            values = refitted if saves else None
+            values = fitted
     return best
 
 
@@ -221,12 +249,10 @@ def _routable_periods(
         if found is None:
             return None
         values = found
-        before = len(model.linear.rows)
-        if not add_violated_cuts(model, rounded(model, values), options):
+        open_periods = sorted(add_violated_cuts(model, rounded(model, values), options, open_periods))
+        if not open_periods:
             complete = with_starts(model, values)
             return complete if model.linear.holds(complete) else None
-        touched = {model.linear.block[row.terms[0][0]] for row in model.linear.rows[before:]}
-        open_periods = [t for t in model.periods if t in touched]
     return None
 
 
