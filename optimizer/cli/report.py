@@ -29,6 +29,15 @@ def report(
     actuals: Annotated[
         str | None, typer.Option("--actuals", metavar="FILE", help="FOCUS 1.0 to 1.3 cost export, CSV or Parquet.")
     ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="That workload alone; repeatable.")
+    ] = None,
+    purchase: Annotated[
+        list[str] | None, typer.Option("--purchase", metavar="OPTION", help="Instead of the budget's; as in `plan`.")
+    ] = None,
+    precision: Annotated[
+        list[str] | None, typer.Option("--precision", metavar="DTYPE", help="Instead of the budget's; as in `plan`.")
+    ] = None,
     init: Annotated[bool, typer.Option("--init", help="Write a commented example of a budget, and stop.")] = False,
     as_of: options.AsOf = None,
     max_age: options.MaxAge = "30d",
@@ -47,6 +56,7 @@ def report(
     from optimizer.cli import choices
     from optimizer.cli.exits import ExitCode
     from optimizer.cli.streams import say, write_result
+    from optimizer.report.budget import narrowed
     from optimizer.report.budget_file import parse_budget
     from providers.errors import UsageError
 
@@ -60,6 +70,7 @@ def report(
     from optimizer.workload.workload_file import MAX_BYTES
 
     budget = parse_budget(read_text(file, "budget", MAX_BYTES), file, choices.architecture)
+    budget = narrowed(budget, only or (), purchase or (), choices.precisions(precision))
     found = _made(budget, file, month, actuals, as_of, max_age, offline=offline, quiet=quiet)
     write_result(_rendered(found, format_), output)
     if format_ in ("json", "csv", "xlsx"):

@@ -58,11 +58,13 @@ def next_actions(
     return tuple(found)
 
 
-def plan_command(entry: BudgetedWorkload, budget: Budget, months: int, flag: str = "") -> str:
-    """The plan command of a workload at its demand `months` after the base, with one more flag."""
+def _command(entry: BudgetedWorkload, budget: Budget, file_name: str, month: Month, months: int, flag: str) -> str:
+    """Plans the workload at its demand `months` after the base, with one more flag; by the report itself where its
+    shapes or profile are more than flags can say.
+    """
     workload = grown(entry, months)
     if len(workload.demands) > 1 or workload.profile:
-        return f"costopt plan --workload {quote(entry.name + '.yaml')}{budget.market.flags()} {flag}".rstrip()
+        return f"costopt report {quote(file_name)} --month {month} --only {quote(entry.name)} {flag}"
     demand = workload.demands[0]
     words = [
         "costopt plan",
@@ -84,10 +86,8 @@ def _other_ways(planner: Planner, load: PlannedLoad, month: Month, months: int) 
         saving = load.avoidable_usd - cents(fleet.usd_per_hour * month.hours)
         if saving > load.usd * _LEAST_SAVING:
             machines = ", ".join(f"{item.count} x {item.offer.instance_type.name}" for item in fleet.instances)
-            command = plan_command(load.workload, planner.budget, months, flag)
+            command = _command(load.workload, planner.budget, planner.file_name, month, months, flag)
             what = f"{load.workload.name}: {_in_words(flag)} ({machines})"
-            if "--workload " in command:
-                note = f"{note}; save the workload's entry of the budget as that file first"
             ways.append(Action(what=what, saving_usd=saving, command=command, note=note))
     ways.sort(key=lambda action: (-(action.saving_usd or 0), action.what))
     return ways[:_WAYS_EACH]

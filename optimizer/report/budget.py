@@ -1,7 +1,7 @@
 """Says what a budget holds: workloads with owners, limits in USD, what is already bought, and what is not GPUs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 from typing import Literal
@@ -13,6 +13,7 @@ from optimizer.report.months import Month
 from optimizer.report.variance import Thresholds
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
+from providers.errors import UnknownName, nearest
 from providers.offers import Offer, PurchaseOption
 
 Dimension = Literal["workload", "owner", "provider", "accelerator", "purchase_option"]
@@ -142,13 +143,32 @@ class Budget:
     currency_note: str = "All amounts are in USD."
 
 
+def narrowed(budget: Budget, names: Sequence[str], purchase: Sequence[str], precisions: tuple[str, ...]) -> Budget:
+    """The budget with some workloads alone, bought or run otherwise; each part is left as it is where none is given.
+
+    Workloads alone keep their own budgets; commitments, items and other limits are those of all, and are left out.
+    Raises UnknownName for a name that no workload has.
+    """
+    known = [entry.name for entry in budget.workloads]
+    for name in names:
+        if name not in known:
+            raise UnknownName("workload", name, nearest(name, known), f"known: {', '.join(known)}")
+    if names:
+        kept = tuple(entry for entry in budget.workloads if entry.name in names)
+        budget = replace(budget, workloads=kept, total_usd=None, limits={}, commitments=(), items=())
+    if purchase:
+        budget = replace(budget, market=replace(budget.market, purchase=tuple(purchase)))
+    if precisions:
+        entries = (replace(e, workload=replace(e.workload, precisions=precisions)) for e in budget.workloads)
+        budget = replace(budget, workloads=tuple(entries))
+    return budget
+
+
 def privately_priced(budget: Budget, offers: Sequence[Offer]) -> tuple[list[Offer], tuple[str, ...]]:
     """The offers at what this buyer pays, and a line on each private price that no offer on file has.
 
     A private price replaces the list price; a discount is taken off list prices only.
     """
-    from dataclasses import replace
-
     unused = set(budget.private_prices)
     priced = []
     for offer in offers:

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -72,6 +73,29 @@ def test_a_bill_is_read_and_what_cannot_be_used_is_said(
     assert document["totals"]["forecast_usd"] == "1488.00"
     assert document["actuals"]["rejected"] == {"BilledCost is not a number": 1}
     assert "warning: 1 rows of the cost export cannot be used" in outcome.err
+
+
+def test_every_next_step_is_a_command_that_shows_its_saving(costopt: Command) -> None:
+    assert costopt("report", "--init", "--output", "B.yaml").code == 0
+    document = json.loads(costopt("report", "B.yaml", "--month", "2026-12", "--format", "json").out)
+    carried = {row["name"]: float(row["plan_usd"]) for row in document["by_workload"]}
+    steps = [action for action in document["actions"] if action["command"].startswith("costopt report")]
+    assert steps
+    for action in steps:
+        outcome = costopt(*shlex.split(action["command"])[1:], "--format", "json")
+        assert outcome.code == 0, outcome.err
+        after = float(json.loads(outcome.out)["totals"]["forecast_usd"])
+        name = action["what"].partition(":")[0]
+        assert carried[name] - after == pytest.approx(float(action["saving_usd"]), abs=0.02)
+    for action in document["actions"]:
+        if action["command"].startswith("costopt plan"):
+            assert costopt(*shlex.split(action["command"])[1:], "--format", "json").code == 0
+
+
+def test_one_workload_alone_must_be_known(costopt: Command, budget: str) -> None:
+    outcome = costopt("report", budget, "--only", "chatt")
+    assert outcome.code == 2
+    assert "unknown workload 'chatt'; did you mean chat?" in outcome.err
 
 
 def test_a_workbook_does_not_go_to_a_terminal(budget: str, clean_environment: Path) -> None:
