@@ -1,6 +1,6 @@
 """Turns market flags into the offers that may be bought, and those that other flags would add."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
@@ -22,7 +22,7 @@ from pricing_cache.query import (
     other_option,
     select,
 )
-from providers.accelerators import catalogue
+from providers.accelerators import Accelerator, catalogue
 from providers.errors import InvalidValue, UsageError
 from providers.offers import Offer, PurchaseOption, Trait
 from providers.units import MINUTES_PER_HOUR
@@ -37,6 +37,7 @@ _TRAIT_NOTES: Mapping[Trait, str] = {
     Trait.ARM64: "arm64 hosts: images must be built for them",
 }
 _OPTION_NOTES: Mapping[PurchaseOption, str] = {
+    PurchaseOption.ON_DEMAND: "by the hour, without a term",
     PurchaseOption.SPOT: "can be taken away at short notice",
     PurchaseOption.RESERVED_1Y: "bound for one year",
     PurchaseOption.RESERVED_3Y: "bound for three years",
@@ -69,7 +70,7 @@ class Offers:
     warnings: tuple[str, ...]
 
 
-def load(view: MarketView) -> Offers:
+def load(view: MarketView, *, calibrated: Callable[[Accelerator], bool] = is_calibrated) -> Offers:
     """Reads the offers on file through the view. Raises UnknownName for names that nothing on file has."""
     names, remarks = accelerators(view.gpus)
     traits, uncalibrated = includes(view.include)
@@ -79,7 +80,7 @@ def load(view: MarketView) -> Offers:
         accelerators=names,
         purchase_options=view.purchase_options,
         traits=traits,
-        excluded_accelerators={} if uncalibrated else _uncalibrated(),
+        excluded_accelerators={} if uncalibrated else _uncalibrated(calibrated),
     )
     book = current_offers(as_of=view.as_of, offline=view.offline)
     check_names(book, filters)
@@ -164,8 +165,8 @@ def refresh_first(providers: Iterable[str], *, offline: bool, quiet: bool) -> No
     refresh_before_planning(list(providers), quiet=quiet)
 
 
-def _uncalibrated() -> dict[str, str]:
-    return {a.name: UNCALIBRATED_REASON for a in catalogue().values() if not is_calibrated(a)}
+def _uncalibrated(calibrated: Callable[[Accelerator], bool]) -> dict[str, str]:
+    return {a.name: UNCALIBRATED_REASON for a in catalogue().values() if not calibrated(a)}
 
 
 def _pools(selection: Selection, filters: Filters) -> Iterator[Pool]:

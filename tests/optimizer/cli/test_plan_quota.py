@@ -97,3 +97,11 @@ def test_a_faulty_quota_file_is_one_clear_message(costopt: Command, text: str, m
     outcome = costopt("plan", *L4, "--quota", quota(text))
     assert (outcome.code, outcome.out) == (2, "")
     assert message in outcome.err
+
+
+def test_on_demand_is_shown_where_only_spot_was_asked_for(costopt: Command) -> None:
+    document = planned(costopt, *L4, "--purchase", "spot")
+    shown = {a["name"]: a for a in document["alternatives"] if a["kind"] == "purchase_option"}
+    assert "spot" not in shown
+    assert shown["on_demand"]["feasible"]
+    assert shown["on_demand"]["flag"] == "--purchase on-demand"
