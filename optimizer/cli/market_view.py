@@ -29,7 +29,7 @@ from providers.units import MINUTES_PER_HOUR
 
 _FEW_WORKLOADS = 5
 _MEDIUM_GAP = 0.001
-_LARGE_GAP = 0.005
+_LARGE_GAP = 0.01
 MAX_FILE_BYTES = 2_000_000
 UNCALIBRATED_REASON = "accelerator without calibration, only taken when asked for"
 _TRAIT_NOTES: Mapping[Trait, str] = {
@@ -127,7 +127,7 @@ def assumed_terms(
 def usual_gap(pairs: Sequence[tuple[InferenceWorkload, Architecture]]) -> float:
     """The gap at which the solver may stop where none is asked for: 0, unless workloads or hours make it large."""
     by_hour = any(workload.profile for workload, _ in pairs)
-    if len(pairs) > 1 and by_hour:
+    if by_hour and sum(len(workload.demands) for workload, _ in pairs) > 1:
         return _LARGE_GAP
     return _MEDIUM_GAP if by_hour or len(pairs) > _FEW_WORKLOADS else 0.0
 
