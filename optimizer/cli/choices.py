@@ -9,9 +9,10 @@ from optimizer.workload.architecture import Architecture, architecture_from_conf
 from providers.accelerators import matches
 from providers.errors import InvalidValue, UnknownName, UsageError, nearest
 from providers.instance_types import NOT_SOLD_ON_DEMAND
-from providers.offers import PurchaseOption, Trait
+from providers.offers import Offer, PurchaseOption, Trait
 
 if TYPE_CHECKING:
+    from optimizer.program.problem import Quota
     from optimizer.sizing.measured import MeasuredPoint
 
 UNCALIBRATED: Final = "uncalibrated"
@@ -155,3 +156,12 @@ def sizing_assumptions(prefix_cache_hit: float, confidence: float | None, measur
 def json_text(document: Mapping[str, Any]) -> str:
     """A JSON document as it is printed."""
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def quota_warnings(quotas: Sequence["Quota"], offers: Sequence[Offer]) -> tuple[str, ...]:
+    """What is said of quotas that nothing on file can reach."""
+    if not quotas:
+        return ()
+    from optimizer.plans.market_files import quotas_without_effect
+
+    return tuple(quotas_without_effect(quotas, offers))

@@ -253,6 +253,7 @@ def plan(
     if refresh:
         market_view.refresh_first(provider or (), offline=offline, quiet=quiet)
     offers = market_view.load(view)
+    quotas = market_view.quotas(quota)
     loaded = time.perf_counter()
     request = Request(
         workloads=given.pairs,
@@ -269,7 +270,7 @@ def plan(
             max_provider_share=values.share("--max-provider-share", max_provider_share),
             spare_replicas=spare_replicas,
             minimum_hours_up=min_hours_up,
-            quotas=market_view.quotas(quota),
+            quotas=quotas,
         ),
         terms=market_view.terms(boot_minutes=boot_minutes, spot_margin=spot_margin, horizon=horizon),
         holdings=market_view.holdings(current, offers.all_on_file),
@@ -292,7 +293,7 @@ def plan(
             *market_view.assumed_gap(solver_options.gap),
             *offers.remarks,
         ),
-        warnings=(*given.warnings, *offers.warnings),
+        warnings=(*given.warnings, *offers.warnings, *choices.quota_warnings(quotas, offers.all_on_file)),
     )
     if sweep is not None:
         from optimizer.cli import sweep as sweep_command

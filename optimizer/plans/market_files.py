@@ -10,13 +10,15 @@ A file of what runs today (YAML):
 
     running:
       - {provider: aws, instance_type: p5.48xlarge, region: us-east-1, purchase: reserved-1y, count: 2,
-         usd_per_hour: 33.0, committed: true}
+         usd_per_hour: 33.0}
+
+What is reserved, or booked as a capacity block, cannot be given back unless `committed: false` says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -26,9 +28,11 @@ from optimizer.program.problem import Quota
 from optimizer.workload.workload_file import faults, load_yaml
 from providers.accelerators import matches
 from providers.errors import UnknownName, UsageError, nearest
-from providers.offers import Commitment, CommitmentKind, Offer, PurchaseOption
+from providers.offers import PROVIDERS, Commitment, CommitmentKind, Offer, PurchaseOption
 
 _Option = Literal["on-demand", "spot", "reserved-1y", "reserved-3y", "capacity-block"]
+_BOUND: Final = frozenset({PurchaseOption.RESERVED_1Y, PurchaseOption.RESERVED_3Y, PurchaseOption.CAPACITY_BLOCK})
+_SELLERS: Final = ", ".join(PROVIDERS)
 
 
 class _Strict(BaseModel):
@@ -56,7 +60,7 @@ class _Running(_Strict):
     purchase: _Option = "on-demand"
     count: int = Field(ge=1, le=1_000_000)
     usd_per_hour: Annotated[Decimal, Field(gt=0, allow_inf_nan=False)] | None = None
-    committed: bool = False
+    committed: bool | None = None
 
 
 class _Current(_Strict):
@@ -84,13 +88,18 @@ def parse_current(text: str, name: str, offers: Sequence[Offer]) -> tuple[Holdin
     except ValidationError as error:
         raise UsageError(f"{name}: {faults(error, lines)}") from None
     return tuple(
-        Holding(
-            offer=_held_offer(given, offers, f"{name}, line {lines['running', index]}"),
-            running=given.count,
-            committed=given.count if given.committed else 0,
-        )
-        for index, given in enumerate(file.running)
+        _holding(given, offers, f"{name}, line {lines['running', index]}") for index, given in enumerate(file.running)
     )
+
+
+def quotas_without_effect(quotas: Iterable[Quota], offers: Sequence[Offer]) -> Iterator[str]:
+    """A warning for each quota of a region or an instance type that no offer on file has: it may be misspelt."""
+    regions = {offer.region for offer in offers if offer.region}
+    types = {offer.instance_type.name for offer in offers}
+    for quota in quotas:
+        for kind, value, known in (("region", quota.region, regions), ("instance type", quota.instance_type, types)):
+            if value is not None and value not in known:
+                yield f"{quota.id} limits nothing: {UnknownName(kind, value, nearest(value, known))}"
 
 
 def _quota(index: int, given: _Quota) -> Quota:
@@ -102,6 +111,8 @@ def _quota(index: int, given: _Quota) -> Quota:
             names = ", ".join(variant.name for variant in found)
             raise UsageError(f"quotas.{index}.accelerator {given.accelerator!r} means {names}: name one of them")
         accelerator = found[0].name
+    if given.provider is not None and given.provider not in PROVIDERS:
+        raise UnknownName("provider", given.provider, nearest(given.provider, PROVIDERS), f"known: {_SELLERS}")
     option: ProgramOption | None = None
     if given.purchase is not None:
         option = PurchaseOption(given.purchase.replace("-", "_")).value
@@ -119,8 +130,15 @@ def _quota(index: int, given: _Quota) -> Quota:
     )
 
 
-def _held_offer(given: _Running, offers: Sequence[Offer], where: str) -> Offer:
+def _holding(given: _Running, offers: Sequence[Offer], where: str) -> Holding:
     option = PurchaseOption(given.purchase.replace("-", "_"))
+    bound = option in _BOUND if given.committed is None else given.committed
+    return Holding(
+        offer=_held_offer(given, option, offers, where), running=given.count, committed=given.count if bound else 0
+    )
+
+
+def _held_offer(given: _Running, option: PurchaseOption, offers: Sequence[Offer], where: str) -> Offer:
     same = [o for o in offers if o.provider == given.provider and o.instance_type.name == given.instance_type]
     if not same:
         known = {o.instance_type.name for o in offers if o.provider == given.provider}
@@ -129,6 +147,9 @@ def _held_offer(given: _Running, offers: Sequence[Offer], where: str) -> Offer:
         )
     at = [o for o in same if given.region is None or o.region == given.region]
     priced = [o for o in at if o.purchase_option is option and o.zone is None]
+    regions = sorted({o.region for o in at if o.region})
+    if given.region is None and all(o.region for o in at):
+        raise UsageError(f"{where}: {given.instance_type} is sold by region; name its region: {', '.join(regions[:8])}")
     if priced:
         return replace(priced[0], usd_per_hour=given.usd_per_hour or priced[0].usd_per_hour, source=where)
     if given.usd_per_hour is None:

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from optimizer.plans.market_files import parse_current, parse_quotas
+from optimizer.plans.market_files import parse_current, parse_quotas, quotas_without_effect
 from providers.errors import UsageError
 from providers.offers import CommitmentKind, PurchaseOption
 from tests.builders import make_offer
@@ -116,3 +116,44 @@ def test_an_unknown_machine_is_answered_with_a_similar_one() -> None:
 def test_a_faulty_line_of_what_runs_is_named(entry: str, message: str) -> None:
     with pytest.raises(UsageError, match=rf"c\.yaml: line 2, {message}"):
         parse_current(f"running:\n  - {entry}\n", "c.yaml", ON_FILE)
+
+
+def test_what_is_sold_by_region_takes_no_price_of_a_region_that_was_not_named() -> None:
+    with pytest.raises(UsageError, match=r"line 1: p5\.48xlarge is sold by region; name its region: us-east-1"):
+        parse_current("running: [{provider: aws, instance_type: p5.48xlarge, count: 1}]", "c.yaml", ON_FILE)
+
+
+def test_what_is_sold_without_regions_needs_none() -> None:
+    offer = make_offer(provider="runpod", name="1x_L40S", gpu="L40S", region=None, usd="0.9")
+    text = "running: [{provider: runpod, instance_type: 1x_L40S, count: 1}]"
+    (holding,) = parse_current(text, "c.yaml", (offer,))
+    assert holding.offer.region is None
+    assert holding.offer.usd_per_hour == Decimal("0.9")
+
+
+@pytest.mark.parametrize(
+    ("told", "committed"), [("", 2), (", committed: true", 2), (", committed: false", 0)], ids=["unsaid", "yes", "no"]
+)
+def test_a_reservation_is_committed_unless_it_is_said_not_to_be(told: str, committed: int) -> None:
+    entry = f"{{provider: aws, instance_type: p5.48xlarge, region: us-east-1, purchase: reserved-1y, count: 2{told}}}"
+    (holding,) = parse_current(f"running: [{entry}]", "c.yaml", ON_FILE)
+    assert holding.committed == committed
+
+
+def test_a_quota_of_an_unknown_provider_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"unknown provider 'awss'; did you mean aws"):
+        parse_quotas("quotas: [{provider: awss, maximum: 1}]", "q.yaml")
+
+
+def test_a_quota_of_a_place_or_machine_that_nothing_on_file_has_is_said_to_limit_nothing() -> None:
+    text = """
+quotas:
+  - {region: us-east-11, maximum: 1}
+  - {instance_type: p5.48xlarg, region: us-east-1, maximum: 1}
+  - {instance_type: p5.48xlarge, region: us-east-1, maximum: 1}
+"""
+    place, machine = quotas_without_effect(parse_quotas(text, "q.yaml"), ON_FILE)
+    assert (
+        place == "quota of us-east-11 limits nothing: unknown region 'us-east-11'; did you mean us-east-1, us-west-2?"
+    )
+    assert "unknown instance type 'p5.48xlarg'; did you mean p5.48xlarge?" in machine
