@@ -13,7 +13,7 @@ from optimizer.plans.market import Choice
 from optimizer.plans.plan import Alternative, Fleet, Suggestion
 from optimizer.plans.request import Request
 from optimizer.program.diagnose import diagnose
-from optimizer.program.problem import Quota, Shortfall
+from optimizer.program.problem import Problem, Quota, Shortfall
 from optimizer.workload.workload import InferenceWorkload
 
 _MAX_SUGGESTIONS: Final = 3
@@ -28,7 +28,7 @@ def remedies(
     """
     request = desk.request
     budget = request.budget_usd_per_month
-    found = main.solution.shortfalls or diagnose(main.problem, request.solver_options)
+    found = main.solution.shortfalls or diagnose(_at_any_rate(main.problem), request.solver_options)
     shortfalls = list(dict.fromkeys(_in_words(shortfall) for shortfall in found))
     if not shortfalls and cheapest is not None and budget is not None and cheapest.usd_per_month > budget:
         shortfalls = [
@@ -47,6 +47,18 @@ def remedies(
         return shortfalls, [*ways[: _MAX_SUGGESTIONS - 1], needed]
     relaxed = sorted(_relaxed(desk, found), key=_by_cost)[:_MAX_SUGGESTIONS]
     return shortfalls, sorted([*ways, *relaxed], key=_by_cost)
+
+
+def _at_any_rate(problem: Problem) -> Problem:
+    """The program to diagnose. Where throughput is sought, demand is a mix and no rate: what is short is what keeps
+    every workload from running at all."""
+    if problem.objective == "min_cost":
+        return problem
+    idle = [
+        replace(workload, demand=tuple(tuple(0.0 for _ in row) for row in workload.demand))
+        for workload in problem.workloads
+    ]
+    return replace(problem, workloads=idle, objective="min_cost")
 
 
 def _by_cost(way: Suggestion) -> tuple[Decimal, str]:

@@ -8,7 +8,7 @@ import pytest
 from optimizer.plans.plan import Alternative, Plan
 from optimizer.plans.planner import Pool, plan
 from optimizer.program.problem import Limits
-from optimizer.workload.workload import SLO
+from optimizer.workload.workload import SLO, RequestShape
 from providers.errors import NoUsablePrices, UsageError
 from providers.offers import Offer, PurchaseOption
 from tests.builders import TODAY, make_offer, make_request
@@ -144,6 +144,16 @@ def test_a_short_budget_is_answered_with_what_is_missing_and_flags_that_fit_it()
         ("--purchase spot", Decimal("73.0")),
         ("--budget 1460", Decimal(1460)),
     ]
+
+
+def test_a_budget_that_runs_nothing_is_short_of_the_cheapest_that_runs_whatever_its_rate() -> None:
+    offers = (make_offer(gpu="L4", usd="1"), make_offer(gpu="H100", usd="2"))
+    answer = plan(make_request(*offers, budget="100", shape=RequestShape(input_tokens=1000, output_tokens=1000)))
+    assert answer.objective == "max_throughput"
+    assert answer.cheapest is not None
+    assert answer.cheapest.requests_per_s < 1
+    assert [(s.limit, s.needed) for s in answer.shortfalls] == [("budget", pytest.approx(730))]
+    assert [s.flag for s in answer.suggestions] == ["--budget 730"]
 
 
 def test_a_flag_that_would_still_exceed_the_budget_is_not_suggested() -> None:
