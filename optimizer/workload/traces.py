@@ -1,14 +1,14 @@
 """Turns a request log into a few request shapes with rates over time, and says what that reduction loses.
 
 A log is CSV with a header: arrival time, input tokens, output tokens, under any of the names in COLUMNS. Times are
-seconds from any start, or ISO 8601.
+seconds from any start, or ISO 8601 (UTC where no offset is written).
 """
 
 import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
 
@@ -231,13 +231,15 @@ def _request(row: Sequence[str], indices: Sequence[int]) -> tuple[float, float, 
 
 
 def _seconds(text: str) -> float | None:
+    """Seconds as written, or since 1970 of a moment, in UTC where it names no offset: not this machine's zone."""
     try:
         value = float(text)
     except ValueError:
         try:
-            return datetime.fromisoformat(text[:26] if "." in text and not text.endswith("Z") else text).timestamp()
+            moment = datetime.fromisoformat(text)
         except ValueError:
             return None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return value if math.isfinite(value) else None
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -173,3 +174,24 @@ def test_any_log_keeps_requests_and_tokens_in_sum(rows: list[tuple[float, int, i
     assert reduced.length_loss >= 0
     if reduced.profile:
         assert math.fsum(reduced.profile) == pytest.approx(len(reduced.profile))
+
+
+def test_offsets_count_whatever_the_digits_of_the_seconds_and_without_one_it_is_utc() -> None:
+    rows = [
+        ("2026-05-10T12:00:00.9799600+02:00", 10, 1),
+        ("2026-05-10T10:00:01+00:00", 10, 1),
+        ("2026-05-10 10:00:02.5000000", 10, 1),
+        ("2026-05-10T10:00:03Z", 10, 1),
+    ]
+    assert log(rows).times_s.tolist() == pytest.approx([0, 0.02004, 1.52004, 2.02004], abs=1e-6)
+
+
+def test_a_log_reads_the_same_in_every_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("2026-03-29 00:30:00", 10, 1), ("2026-03-29 03:30:00", 10, 1)]
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        assert log(rows).times_s.tolist() == [0, 3 * 3600]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
