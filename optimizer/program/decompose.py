@@ -25,7 +25,7 @@ SHARE_OF_GAP = 0.3
 
 @dataclass(slots=True)
 class Blocks:
-    """The columns and rows of each period; rows over several periods are in none."""
+    """The columns and rows of each period; a row over several periods is in each of them."""
 
     columns: dict[int, list[int]]
     rows: dict[int, list[int]]
@@ -42,14 +42,14 @@ class Blocks:
                 columns[block].append(column)
         rows: dict[int, list[int]] = defaultdict(list)
         for index, row in enumerate(linear.rows):
-            touched = {linear.block[column] for column, _ in row.terms} - {None}
-            if len(touched) == 1 and (block := touched.pop()) is not None:
-                rows[block].append(index)
+            for touched in {linear.block[column] for column, _ in row.terms}:
+                if touched is not None:
+                    rows[touched].append(index)
         return Blocks(columns=columns, rows=rows, shared=shared)
 
 
 def decomposable(model: Model) -> bool:
-    """Whether kept units are all that periods share, start costs aside, which the periods' programs leave out."""
+    """Whether kept units, and starts from one period to the next, are all that couples periods."""
     shared = {column for column, block in enumerate(model.linear.block) if block is None}
     return (
         len(model.periods) > 1 and model.scale is None and shared == set(model.kept.values()) and not _stays_up(model)
@@ -68,7 +68,8 @@ def solve_by_period(
     values: Sequence[float],
     choices: int,
 ) -> list[float] | None:
-    """`values` with the columns of some periods solved anew; None if a period has no plan with what is kept.
+    """`values` with the columns of some periods solved anew, each beside its neighbours as they are by then; None if a
+    period has no plan with what is kept.
 
     `choices`: how many candidates a workload may choose from in a period, besides those that the relaxation uses.
     """
@@ -83,6 +84,7 @@ def solve_by_period(
         for column in blocks.columns[t]:
             result[column] = 0.0
         columns = [column for column in blocks.columns[t] if column in chosen]
+        columns += _starts_after(model, t)
         part = program_of(linear, columns, [linear.rows[index] for index in blocks.rows[t]], result)
         answer = Session(part, settings).solve(gap=SHARE_OF_GAP * options.gap)
         if answer.values is None:
@@ -90,6 +92,12 @@ def solve_by_period(
         for column, value in zip(columns, answer.values, strict=True):
             result[column] = value
     return result
+
+
+def _starts_after(model: Model, t: int) -> list[int]:
+    """The start columns of the period after t: units that t does without must start again there."""
+    following = (t + 1) % len(model.periods)
+    return [column for (_, period), column in model.starts.items() if period == following]
 
 
 def refit_kept(model: Model, options: SolverOptions, values: Sequence[float]) -> list[float] | None:

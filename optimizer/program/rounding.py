@@ -83,7 +83,7 @@ def add_period_cuts(model: Model, relaxed: Answer, options: SolverOptions) -> bo
         if len(columns) > MOST_COLUMNS:
             continue
         rows = [model.linear.rows[index] for index in blocks.rows[t]]
-        rows = [row for row in rows if not any(column in amounts for column, _ in row.terms)]
+        rows = [row for row in rows if not any(column in amounts for column, _ in row.terms)]  # starts hold amounts
         priced = {column: prices[pool, t] for (pool, period), column in model.units.items() if period == t}
         part = program_of(model.linear, columns, rows, whole)
         part.cost = [priced.get(column, 0.0) for column in columns]

@@ -34,7 +34,7 @@ LARGE = 4000
 the whole integer program would run for hours to close the rest of the gap, which is stated.
 """
 
-NODES = 500
+NODES = 100
 """Nodes of the whole integer program over several periods, where no limit is given and the periods leave a gap."""
 
 IMPROVEMENT = 1e-4
