@@ -10,6 +10,7 @@ from optimizer.plans.document import offer_document, plan_document, routing
 from optimizer.plans.explain import describe_fleet, explain
 from optimizer.plans.plan import Alternative, BindingLimit, Fleet, Plan
 from optimizer.plans.planner import rank_key
+from optimizer.program.problem import Shortfall
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
 from providers.units import HOURS_PER_MONTH
@@ -162,10 +163,17 @@ def _headline(plan: Plan) -> str:
 def _shortfall_line(plan: Plan) -> str:
     if not plan.shortfalls:
         return "no offer can run it within the limits; the reasons are counted below"
-    return "; ".join(
-        f"{s.limit} is short by {s.needed - s.available:,.2f} {s.unit} "
-        f"(needed {s.needed:,.2f}, available {s.available:,.2f})"
-        for s in plan.shortfalls
+    return "; ".join(_shortfall(shortfall) for shortfall in plan.shortfalls)
+
+
+def _shortfall(short: Shortfall) -> str:
+    """A limit that is too low, or a demand on the fleet that is too high or cannot be met at all."""
+    if short.needed < short.available:
+        possible = f"{short.needed:g} possible" if short.needed else "none of it possible"
+        return f"{short.limit}: {short.available:g} {short.unit} asked for, {possible}"
+    return (
+        f"{short.limit} is short by {short.needed - short.available:,.2f} {short.unit} "
+        f"(needed {short.needed:,.2f}, available {short.available:,.2f})"
     )
 
 

@@ -139,3 +139,11 @@ def test_a_model_larger_than_any_instance_takes_several(costopt: Command) -> Non
     assert line["region"] is not None
     assert any("spans" in warning for warning in document["warnings"])
     assert any("no network between them is documented" in reason for reason in document["rejections"])
+
+
+def test_a_region_that_nobody_sells_in_is_named_with_the_way_out(costopt: Command) -> None:
+    path = written("workloads: [{name: chat, model: 8B, rate: 1, regions: [atlantis]}]")
+    outcome = costopt("plan", "--workload", path, *MARKET)
+    assert outcome.code == 3
+    assert "allowed regions of chat: 1 regions asked for, none of it possible" in outcome.err
+    assert "workload chat: any region" in outcome.out
