@@ -1,13 +1,12 @@
 """Turns the flags of `costopt plan` for a training task into the plan of the runs and its printed form."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
 from optimizer.cli import choices, market_view, train_options, values
 from optimizer.cli.workloads import read_text
-from optimizer.plans.planner import Pool
 from optimizer.plans.training import plan_training
 from optimizer.plans.training_cost import CHECKPOINTS_KEPT, START_HOURS, STORAGE_USD_PER_GB_MONTH
 from optimizer.plans.training_plan import TrainingPlan, TrainingRequest
@@ -16,11 +15,8 @@ from optimizer.sizing.training.calibration import TIME, is_calibrated, stack_nam
 from optimizer.sizing.training.layouts import check_run, stack_of
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.training import TrainingRun
-from providers.accelerators import catalogue
 from providers.errors import UsageError
-from providers.offers import Offer, PurchaseOption
-
-_UNCALIBRATED = "accelerator without published training rates, only taken when asked for"
+from providers.offers import PurchaseOption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +40,12 @@ def plan_jobs(question: TrainingQuestion) -> TrainingPlan:
     runs, earliest = _runs(question)
     for run, model in runs:
         check_run(run, model, run.tp or 1)
-    offers = market_view.load(question.view)
-    uncalibrated = "uncalibrated" in ",".join(question.view.include)
-    eligible, left_out = (list(offers.eligible), []) if uncalibrated else _calibrated(offers.eligible)
-    rejections = dict(offers.rejections)
-    if left_out:
-        rejections[_UNCALIBRATED] = rejections.pop(market_view.UNCALIBRATED_REASON, 0) + len(left_out)
+    offers = market_view.load(question.view, calibrated=is_calibrated)
     request = TrainingRequest(
         jobs=runs,
-        offers=eligible,
+        offers=offers.eligible,
         offers_on_file=len(offers.all_on_file),
-        rejections=rejections,
+        rejections=offers.rejections,
         today=question.now.date(),
         budget_usd=question.budget_usd,
         max_accelerators=question.max_gpus,
@@ -63,7 +54,7 @@ def plan_jobs(question: TrainingQuestion) -> TrainingPlan:
         margin=1.0 if question.confidence is None else time_margin(question.confidence),
         quotas=question.quotas,
         solver_options=question.solver_options,
-        pools=tuple(_pools(offers.pools, left_out, uncalibrated=uncalibrated)),
+        pools=offers.pools,
         assumptions=(*_assumptions(runs, question), *offers.remarks),
         warnings=offers.warnings,
     )
@@ -99,38 +90,12 @@ def _runs(
     return tuple(found), earliest
 
 
-def _calibrated(offers: Iterable[Offer]) -> tuple[list[Offer], list[Offer]]:
-    """Offers whose accelerators have published training rates, and the others."""
-    kept: list[Offer] = []
-    others: list[Offer] = []
-    for offer in offers:
-        known = is_calibrated(catalogue()[offer.instance_type.accelerator])
-        (kept if known else others).append(offer)
-    return kept, others
-
-
-def _pools(pools: Sequence[Pool], left_out: Sequence[Offer], *, uncalibrated: bool) -> Iterator[Pool]:
-    """The market's pools, of calibrated accelerators; and what `--include uncalibrated` would add."""
-    for pool in pools:
-        if pool.name == choices.UNCALIBRATED:
-            yield replace(pool, offers=[*pool.offers, *left_out])
-        else:
-            yield pool if uncalibrated else replace(pool, offers=_calibrated(pool.offers)[0])
-    if left_out and not any(pool.name == choices.UNCALIBRATED for pool in pools):
-        yield Pool(
-            kind="include",
-            name=choices.UNCALIBRATED,
-            flag="--include uncalibrated",
-            offers=left_out,
-            note="no published training rates to calibrate the estimate on",
-        )
-
-
 def _assumptions(runs: Sequence[tuple[TrainingRun, Architecture]], question: TrainingQuestion) -> Iterator[str]:
     for run, model in runs:
         yield f"{run.name}: {run.model} is {model.hf_id} ({model.params_total / 1e9:.2f} B parameters)"
         yield from (f"{run.name}: {line}" for line in run.assumptions)
-        yield f"{run.name}: software {stack_named(stack_of(run)).label} (--stack)"
+        on_tpus = "; XLA on TPUs" if run.stack is None else ""
+        yield f"{run.name}: software {stack_named(stack_of(run)).label} (--stack){on_tpus}"
     yield f"restarts, checkpoints and evaluation take {1 - TIME.goodput:.0%} of a run; {START_HOURS:g} h to start it"
     yield "several machines only where the seller documents a network between them; one kind in one region"
     prices = ", ".join(f"{provider} {usd}" for provider, usd in STORAGE_USD_PER_GB_MONTH.items())

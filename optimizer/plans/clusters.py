@@ -10,7 +10,7 @@ from optimizer.plans.training_plan import ClusterChoice
 from optimizer.program.problem import ProgramOffer, Quota
 from optimizer.program.training import TrainingObjective
 from optimizer.sizing.training.calibration import TIME, optimizer_states, product_factor
-from optimizer.sizing.training.layouts import TrainingEstimate, best_layout, for_hardware
+from optimizer.sizing.training.layouts import TrainingEstimate, best_layout, for_hardware, runs_on
 from optimizer.sizing.training.setup import Cluster
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.training import TrainingRun
@@ -131,7 +131,8 @@ class Desk:
         if key not in self._sized:
             accelerator = catalogue()[kind.accelerator]
             adapted, _ = for_hardware(run, accelerator)
-            self._sized[key] = best_layout(adapted, model, cluster_of(kind, nodes))
+            runs = runs_on(run, accelerator)
+            self._sized[key] = best_layout(adapted, model, cluster_of(kind, nodes)) if runs else None
         return self._sized[key]
 
     def _within_quotas(self, offer: Offer, nodes: int) -> bool:
@@ -155,13 +156,14 @@ def cluster_of(kind: InstanceType, nodes: int) -> Cluster:
     network = network_of(kind.provider, kind.name)
     accelerator = catalogue()[kind.accelerator]
     domain = usual_domain(accelerator)
+    hosts = nodes * kind.hosts
     return Cluster(
         accelerator=accelerator,
-        nodes=nodes,
-        node_accelerators=int(kind.accelerator_count),
+        nodes=hosts,
+        node_accelerators=int(kind.accelerator_count) // kind.hosts,
         link=kind.link,
         network_gbit_per_s=network.gbit_per_s if network else None,
-        domain=domain if domain > 8 and nodes > 1 else None,
+        domain=domain if domain > 8 and hosts > 1 else None,
         host_memory_gib=kind.memory_gib,
     )
 
@@ -186,7 +188,8 @@ def _priced(
     hours, interruptions, rate = sized.hours + START_HOURS, 0.0, None
     if offer.purchase_option is PurchaseOption.SPOT:
         rate = interruption_rate(offer.provider, offer.instance_type.name, offer.region)
-        overhead, per_hour = spot_overhead(checkpoint_bytes(run, model), nodes, rate.per_hour)
+        hosts = nodes * offer.instance_type.hosts
+        overhead, per_hour = spot_overhead(checkpoint_bytes(run, model), hosts, rate.per_hour)
         hours *= 1 + overhead
         interruptions = per_hour * hours
     return ClusterChoice(
@@ -240,6 +243,12 @@ def program_offer(offer: Offer) -> ProgramOffer:
     )
 
 
+def _is_sized(kind: InstanceType) -> bool:
+    """Whole machines, and slices of a TPU pod: their chips reach each other without a network."""
+    slices = catalogue()[kind.accelerator].vendor == "Google"
+    return not kind.is_fractional and (kind.hosts == 1 or slices)
+
+
 def _hazard(offer: Offer) -> float:
     """Interruptions of an instance per hour; none unless it is spot."""
     if offer.purchase_option is not PurchaseOption.SPOT:
@@ -255,7 +264,7 @@ def _by_hardware(offers: Iterable[Offer], host_need: float, *, all_regions: bool
     """
     cheapest: dict[tuple[HardwareKey, str, PurchaseOption, int, float, str], Offer] = {}
     for offer in offers:
-        if offer.instance_type.is_fractional or offer.instance_type.hosts > 1:
+        if not _is_sized(offer.instance_type):
             continue
         term = offer.commitment.term_months if offer.commitment else 0
         place = f"{offer.region}/{offer.instance_type.name}" if all_regions else ""

@@ -26,6 +26,7 @@ from optimizer.program.training import (
     TrainingSolution,
     solve_training,
 )
+from optimizer.sizing.training.calibration import USUAL_STACK
 from providers.accelerators import catalogue
 from providers.errors import NoUsablePrices
 from providers.networks import network_of
@@ -305,6 +306,11 @@ def _warnings(request: TrainingRequest, jobs: Iterable[PlannedJob]) -> Iterator[
         if choice.estimate.memory.verdict == "tight":
             memory = choice.estimate.memory
             yield f"{choice.run.name}: memory is tight, {memory.needed_gib:.0f} of {memory.usable_gib:.0f} GiB"
+        if choice.estimate.setup.stack == "xla" and choice.run.stack is None:
+            yield (
+                f"{choice.run.name}: a TPU needs software for XLA, like MaxText; "
+                f"--stack {USUAL_STACK[choice.run.task]} keeps to GPUs"
+            )
         if choice.nodes > 8:
             yield f"{choice.nodes} x {offer.instance_type.name} at once need an agreement on capacity with the seller"
     if any(job.choice.offer.in_stock is None for job in jobs):

@@ -184,9 +184,14 @@ def stack_of(run: TrainingRun) -> str:
 
 
 def _bases(run: TrainingRun, model: Architecture, cluster: Cluster) -> Iterator[TrainingSetup]:
-    """Setups for every allowed combination of degrees, ZeRO stage and recomputation, at micro-batch 1."""
+    """Setups for every allowed combination of degrees, ZeRO stage and recomputation, at micro-batch 1.
+
+    XLA always computes again: the rates that its constants come from were with it.
+    """
     stack = stack_of(run)
-    recomputes = (run.recompute,) if run.recompute else ("none", "full")
+    recomputes = ("full",) if stack == "xla" else ("none", "full")
+    if run.recompute:
+        recomputes = (run.recompute,)
     for layout in _layouts(run, model, cluster, stack):
         for zero_stage in _zero_stages(run, stack, layout):
             for recompute in recomputes:
@@ -328,6 +333,15 @@ def for_hardware(run: TrainingRun, accelerator: Accelerator) -> tuple[TrainingRu
         return run, ()
     note = f"{accelerator.name} does not compute {run.precision}: sized in {sixteen}"
     return replace(run, precision=sixteen), (note,)
+
+
+def runs_on(run: TrainingRun, accelerator: Accelerator) -> bool:
+    """Whether the run's software exists for the accelerator: TPUs have XLA, without 4-bit bases and 8-bit or paged
+    optimizers."""
+    if accelerator.vendor != "Google":
+        return True
+    plain = optimizer_name(run.optimizer) in ("adamw", "adafactor", "muon", "lion", "sgd")
+    return run.stack in (None, "xla") and run.task != "qlora" and plain
 
 
 def remedies(estimate: TrainingEstimate) -> tuple[str, ...]:

@@ -78,7 +78,7 @@ def test_adapters_need_less_than_full_fine_tuning(costopt: Command) -> None:
 def test_accelerators_without_training_rates_are_only_taken_when_asked_for(costopt: Command) -> None:
     refused = costopt(*TRAIN, "--gpu", "MI300X")
     assert refused.code == 4
-    assert "published training rates" in refused.err
+    assert "accelerator without calibration" in refused.err
     document = document_of(costopt, *TRAIN, "--gpu", "MI300X", "--include", "uncalibrated")
     assert document["jobs"][0]["accelerator"] == "MI300X"
 
@@ -218,3 +218,13 @@ def test_validate_reads_a_table_and_writes_its_predictions(costopt: Command, tmp
     document = document_of(costopt, "validate", "training", str(table), "--predictions", str(predictions))
     assert (document["rows"], document["skipped"]) == (2, {"unknown accelerator Abacus": 1})
     assert "two" in predictions.read_text()
+
+
+def test_a_slice_of_a_tpu_pod_is_one_machine_that_needs_its_software(costopt: Command) -> None:
+    document = document_of(costopt, *TRAIN, "--gpu", "v5e", "--deadline", "20d")
+    (job,) = document["jobs"]
+    assert (job["count"], job["stack"], job["recompute"]) == (1, "xla", "full")
+    assert job["gpus"] >= 32
+    assert any("software for XLA" in warning for warning in document["warnings"])
+    refused = document_of(costopt, *TRAIN, "--gpu", "v5e", "--stack", "megatron", code=3)
+    assert refused["shortfalls"][0]["limit"] == "clusters that hold run"
