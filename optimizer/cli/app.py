@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "compare": "optimizer.cli.compare",
     "validate": "optimizer.cli.validate",
     "export": "optimizer.cli.export",
+    "import": "optimizer.cli.import_",
 }
 """Commands in the order of the help, and the module of each, whose `app` holds it."""
 

@@ -68,7 +68,7 @@ def from_trace(path: str, workload: InferenceWorkload, *, at_peak: bool, max_sha
     """The workload with the shapes and rates of a request log instead of its own."""
     from optimizer.workload.traces import read_trace, reduce_trace, share_over, summarize
 
-    with _lines(path) as lines:
+    with read_lines(path) as lines:
         trace = read_trace(lines, path)
     summary = summarize(trace)
     reduced = reduce_trace(trace, max_shapes=max_shapes, at_peak=at_peak)
@@ -161,7 +161,7 @@ def _architecture(workload: InferenceWorkload, path: str) -> Architecture:
 
 
 @contextmanager
-def _lines(path: str) -> Iterator[Iterator[str]]:
+def read_lines(path: str) -> Iterator[Iterator[str]]:
     """The lines of a file, unpacked where it is gzip. Raises UsageError when it cannot be read."""
     try:
         with Path(path).open("rb") as file:

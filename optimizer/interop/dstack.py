@@ -1,12 +1,17 @@
 """Turns groups of replicas into dstack service files, and dstack files into what they ask for."""
 
+import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from optimizer.interop import vllm
+from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, texts, whole, wish
+from optimizer.interop.command_lines import served, servers
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, device, provenance
 from optimizer.interop.yaml_text import yaml_documents
-from providers.accelerators import Accelerator
+from optimizer.workload.workload_file import Lines
+from providers.accelerators import Accelerator, catalogue
 
 VERSION: Final = "0.22.5"
 """Release whose configuration model was read (PyPI, 2026-11-30), with the accelerator names of gpuhunt 0.1.34."""
@@ -93,3 +98,108 @@ def _warnings(group: ReplicaGroup) -> Iterator[str]:
     if purchase.accelerators < 1:
         yield f"{group.name}: a part of an accelerator cannot be expressed: the file takes a whole one"
     yield f"{group.name}: dstack starts it in a fleet that you have made; max_price is the plan's and 10 %"
+
+
+def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
+    """The service or task of a dstack file; memory without a name is a wish for every such accelerator."""
+    resources = content.get("resources")
+    gpu = resources.get("gpu") if isinstance(resources, Mapping) else None
+    wishes, faults = divided(list(_wishes(gpu, line_of(lines, "resources", "gpu"))))
+    commands = "\n".join(texts(content.get("commands")))
+    variables = {key: value for key, _, value in (text.partition("=") for text in texts(content.get("env")))}
+    variables |= {"DSTACK_GPUS_NUM": str(wishes[0].count)} if wishes else {}
+    found = next(servers(commands, (line_of(lines, "commands", 0) or 1) + 1, variables), None)
+    model = (found.values.get("model") if found else None) or _model(content.get("model"))
+    types = list(texts(content.get("instance_types")))
+    backends, regions = list(texts(content.get("backends"))), list(texts(content.get("regions")))
+    return [
+        Ask(
+            source="dstack",
+            name=str(content.get("name") or content.get("type")),
+            model=model,
+            wishes=wishes,
+            nodes=whole(content.get("nodes")) or 1,
+            replicas=whole(str(content.get("replicas") or 1).split("..", maxsplit=1)[0]) or 1,
+            provider=backends[0].lower() if len(backends) == 1 else None,
+            region=regions[0] if len(regions) == 1 else None,
+            instance_type=types[0] if len(types) == 1 else None,
+            spot=content.get("spot_policy") == "spot",
+            lines={
+                **{name: line for name, path in _PATHS.items() if (line := line_of(lines, *path)) is not None},
+                **(found.lines if found else {}),
+            },
+            faults=faults,
+            **served(found),
+        )
+    ]
+
+
+_PATHS: Final[Mapping[str, tuple[str, ...]]] = {
+    "model": ("model",),
+    "nodes": ("nodes",),
+    "replicas": ("replicas",),
+    "place": ("regions",),
+}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(GB|MB|TB)?", re.IGNORECASE)
+_USUAL: Final = ("NVIDIA", "AMD")
+
+
+def _model(value: Any) -> str | None:
+    """`model: NAME` or `model: {name: NAME}`."""
+    if isinstance(value, Mapping):
+        value = value.get("name")
+    return value if isinstance(value, str) else None
+
+
+def _wishes(gpu: Any, line: int | None) -> Iterator[Wish | Fault]:
+    """`H100`, `H100:8`, `A10G,L4:24GB:2`, `24GB..48GB`, `8`, or {name, count, memory}."""
+    if gpu is None:
+        return
+    if isinstance(gpu, Mapping):
+        names, count, memory = list(texts(gpu.get("name"))), gpu.get("count", 1), gpu.get("memory")
+    else:
+        names, count, memory = _short_form(str(gpu))
+    least = str(count).split("..", maxsplit=1)[0] or "1"
+    bounds = None if memory is None else _bounds(str(memory))
+    if not names:
+        if bounds is None:
+            yield Fault(line=line, what=f"gpu {gpu!r} names no accelerator and no memory", fix="name one: H100:8")
+            return
+        names = [one.name for one in catalogue().values() if one.vendor in _USUAL and memory_fits(one, *bounds)]
+    for name in names:
+        asked = wish(name, least, line)
+        if isinstance(asked, Wish) and bounds is not None:
+            fitting = tuple(one for one in asked.variants if memory_fits(one, *bounds))
+            if not fitting:
+                sizes = ", ".join(f"{one.memory_gib:g} GB" for one in asked.variants)
+                yield Fault(line=line, what=f"no {name} has {memory} of memory", fix=f"it has {sizes}")
+                continue
+            asked = replace(asked, accelerator=fitting[0], variants=fitting)
+        yield asked
+
+
+def _short_form(text: str) -> tuple[list[str], str, str | None]:
+    names: list[str] = []
+    count, memory = "1", None
+    for token in text.replace(" ", "").split(":"):
+        if token[:1].isalpha():
+            names = [] if token.lower() in ("nvidia", "amd", "google", "intel", "tpu") else token.split(",")
+        elif any(letter.isalpha() for letter in token):
+            memory = token
+        else:
+            count = token
+    return names, count, memory
+
+
+def _bounds(text: str) -> tuple[float, float | None]:
+    """GB from and to: `48GB` is exactly that label, `24GB..` at least."""
+    low, dots, high = text.partition("..")
+    least = _gigabytes(low) or 0.0
+    return least, (_gigabytes(high) if dots else least)
+
+
+def _gigabytes(text: str) -> float | None:
+    match = _SIZE.fullmatch(text.strip())
+    if not match:
+        return None
+    return float(match[1]) * {"MB": 0.001, "TB": 1000.0}.get((match[2] or "GB").upper(), 1.0)

@@ -4,8 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from optimizer.interop import vllm
+from optimizer.interop.asks import Ask, divided, line_of, whole, wish
+from optimizer.interop.command_lines import Server, served, server, servers
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, device, provenance
 from optimizer.interop.yaml_text import yaml_documents
+from optimizer.workload.workload_file import Lines
 
 VERSIONS: Final = "apps/v1, v1 and leaderworkerset.x-k8s.io/v1"
 RESOURCES: Final = {
@@ -184,3 +187,130 @@ def _service(group: ReplicaGroup) -> dict[str, Any]:
 
 def _days(group: ReplicaGroup) -> str:
     return ", ".join(sorted({purchase.as_of or "no date" for purchase in group.purchases}))
+
+
+def read(document: Mapping[str, Any], lines: Lines) -> list[Ask]:
+    """What each pod template of one manifest asks for; documents without accelerators give nothing."""
+    metadata = document.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    notes = metadata.get("annotations")
+    noted = notes.get(ACCELERATOR_NOTE) if isinstance(notes, Mapping) else None
+    spec = document.get("spec")
+    spec = spec if isinstance(spec, Mapping) else {}
+    nodes = 1
+    path: tuple[str | int, ...] = ("spec", "template", "spec")
+    if document.get("kind") == "LeaderWorkerSet":
+        nodes = whole(_at(spec, "leaderWorkerTemplate", "size")) or 1
+        leader = "leaderTemplate" if _at(spec, "leaderWorkerTemplate", "leaderTemplate") else "workerTemplate"
+        path = ("spec", "leaderWorkerTemplate", leader, "spec")
+    elif document.get("kind") == "Pod":
+        path = ("spec",)
+    pod = _at(document, *path)
+    containers = pod.get("containers") if isinstance(pod, Mapping) else None
+    asks = []
+    for index, container in enumerate(containers if isinstance(containers, list) else ()):
+        if not isinstance(container, Mapping):
+            continue
+        where = (*path, "containers", index)
+        count, line = _accelerators(container, lines, where)
+        found = _server(container, lines, where)
+        if count is None and found is None:
+            continue
+        selector = pod.get("nodeSelector") if isinstance(pod, Mapping) else None
+        asks.append(
+            _ask(
+                str(metadata.get("name") or "pod"),
+                selector if isinstance(selector, Mapping) else {},
+                noted if isinstance(noted, str) else None,
+                (count, line),
+                found,
+                nodes=nodes,
+                replicas=whole(spec.get("replicas")) or 1,
+                place_line=line_of(lines, *path, "nodeSelector"),
+            )
+        )
+    return asks
+
+
+_PRODUCT_LABELS: Final = (
+    "nvidia.com/gpu.product",
+    "cloud.google.com/gke-accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+)
+"""Labels of nodes that name the accelerator."""
+
+
+def _ask(
+    name: str,
+    selector: Mapping[str, Any],
+    noted: str | None,
+    asked: tuple[int | None, int | None],
+    found: Server | None,
+    *,
+    nodes: int,
+    replicas: int,
+    place_line: int | None,
+) -> Ask:
+    product = next((str(selector[label]) for label in _PRODUCT_LABELS if selector.get(label)), None)
+    count, line = asked
+    wishes, faults = divided([wish(noted or product or "", count, line)] if count and (noted or product) else [])
+    instance_type = selector.get("node.kubernetes.io/instance-type")
+    region = selector.get("topology.kubernetes.io/region")
+    spot = any(str(selector.get(key, "")).lower() in ("spot", "true") for key, _ in _SPOT_LABELS.values())
+    lines = dict(found.lines) if found else {}
+    if place_line is not None:
+        lines["place"] = place_line
+    if line is not None:
+        lines["accelerators"] = line
+    return Ask(
+        source="Kubernetes",
+        name=name,
+        model=found.values.get("model") if found else None,
+        wishes=wishes,
+        nodes=nodes,
+        replicas=replicas,
+        region=str(region) if region else None,
+        instance_type=str(instance_type) if instance_type else None,
+        accelerators_per_machine=count,
+        packs=True,
+        spot=spot or selector.get("karpenter.sh/capacity-type") == "spot",
+        lines=lines,
+        faults=faults,
+        **served(found),
+    )
+
+
+def _accelerators(
+    container: Mapping[str, Any], lines: Lines, where: tuple[str | int, ...]
+) -> tuple[int | None, int | None]:
+    """How many accelerators a container takes, and the line that says so."""
+    for part in ("limits", "requests"):
+        resources = _at(container, "resources", part)
+        for key in RESOURCES.values():
+            if isinstance(resources, Mapping) and key in resources:
+                return whole(resources[key]), line_of(lines, *where, "resources", part, key)
+    return None, None
+
+
+def _server(container: Mapping[str, Any], lines: Lines, where: tuple[str | int, ...]) -> Server | None:
+    """The server of `command` and `args`: as words, or as a script behind `sh -c`."""
+    words, numbers = [], []
+    for key in ("command", "args"):
+        value = container.get(key)
+        for index, word in enumerate(value if isinstance(value, list) else ()):
+            words.append(str(word).replace("$$(", "$("))
+            numbers.append(line_of(lines, *where, key, index) or 1)
+    found = server(words, numbers, numbers[0] if numbers else 1)
+    if found is None:
+        scripts = (servers(word, number) for word, number in zip(words, numbers, strict=True) if " " in word)
+        found = next((one for script in scripts for one in script), None)
+    if found is None and "vllm-openai" in str(container.get("image")) and words:
+        found = server(["vllm", "serve", *words], [numbers[0], numbers[0], *numbers], numbers[0])
+    return found
+
+
+def _at(value: Any, *path: str | int) -> Any:
+    """The value at a path of mappings; None where it is not there."""
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value

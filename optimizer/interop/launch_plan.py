@@ -182,7 +182,7 @@ def provenance(plan: LaunchPlan, purchases: Sequence[Purchase] | None = None) ->
     """Lines, without any comment sign, that say which plan, which prices and which dates a file comes from."""
     yield f"From plan {plan.file} (sha256 {plan.digest}…, {plan.status}), {plan.total}, written by costopt."
     for bought in purchases if purchases is not None else plan.purchases:
-        place = bought.zone or bought.region or "any region"
+        place = " zone ".join(part for part in (bought.region, bought.zone) if part) or "any region"
         yield one_line(
             f"Instances: {bought.count} x {bought.provider} {bought.instance_type} "
             f"({bought.accelerators:g} x {bought.accelerator}), {place}, {bought.purchase_option}: "

@@ -1,11 +1,15 @@
 """Turns groups of replicas into SkyPilot service files, and SkyPilot files into what they ask for."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from optimizer.interop import vllm
+from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, texts, whole, wish
+from optimizer.interop.command_lines import Server, served, servers
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, provenance
 from optimizer.interop.yaml_text import yaml_documents
+from optimizer.workload.workload_file import Lines
 
 VERSION: Final = "0.14.1"
 """Release whose YAML reference (docs.skypilot.co) and catalogue names were read, 2026-11-30."""
@@ -123,3 +127,113 @@ def _warnings(group: ReplicaGroup) -> Iterator[str]:
         yield f"{group.name}: a part of an accelerator cannot be expressed: the file takes a whole one"
     if "PCIe" in purchase.accelerator and purchase.provider in _OWN_INSTANCE_NAMES:
         yield f"{group.name}: SkyPilot's names may not tell {purchase.accelerator} from other forms: check the offer"
+
+
+def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
+    """The one service or task of a SkyPilot file, with every accelerator that it would take as a wish."""
+    found: list[Wish | Fault] = []
+    base = content.get("resources")
+    base = base if isinstance(base, Mapping) else {}
+    alternatives: list[tuple[str | int, ...]] = [("resources",)]
+    machines: list[Mapping[str, Any]] = [base]
+    for key in ("any_of", "ordered"):
+        if isinstance(base.get(key), list):
+            alternatives = [("resources", key, index) for index in range(len(base[key]))]
+            machines = [{**base, **one} if isinstance(one, Mapping) else base for one in base[key]]
+    for path, machine in zip(alternatives, machines, strict=True):
+        found += _wishes(machine, path, lines)
+    wishes, faults = divided(list({(str(one)): one for one in found}.values()))
+    server = _server(content, lines, wishes[0].count if wishes else None)
+    place = _place(machines[0])
+    envs = content.get("envs")
+    model = server.values.get("model") if server else None
+    if (not model or model.startswith("$")) and isinstance(envs, Mapping):
+        model = next((str(envs[key]) for key in _MODEL_VARIABLES if envs.get(key)), None)
+    return [
+        Ask(
+            source="SkyPilot",
+            name=str(content.get("name") or "task"),
+            model=model,
+            wishes=wishes,
+            nodes=whole(content.get("num_nodes")) or 1,
+            replicas=_replicas(content.get("service")),
+            spot=any(machine.get("use_spot") is True for machine in machines),
+            lines={
+                "model": line_of(lines, "envs") or line_of(lines, "run") or 1,
+                **{name: line for name, path in _PATHS.items() if (line := line_of(lines, *path)) is not None},
+                **(server.lines if server else {}),
+            },
+            faults=faults,
+            provider=place["provider"],
+            region=place["region"],
+            instance_type=place["instance_type"],
+            **served(server),
+        )
+    ]
+
+
+_MODEL_VARIABLES: Final = ("MODEL_NAME", "MODEL_ID", "MODEL", "HF_MODEL", "HF_MODEL_ID")
+"""Variables that files of SkyPilot's gallery keep the model in."""
+
+_PATHS: Final[Mapping[str, tuple[str, ...]]] = {
+    "nodes": ("num_nodes",),
+    "replicas": ("service",),
+    "place": ("resources",),
+}
+
+
+def _wishes(machine: Mapping[str, Any], path: tuple[str | int, ...], lines: Lines) -> Iterator[Wish | Fault]:
+    """`H100`, `H100:8`, {H100: 8, A100: 8}, or a list of those."""
+    asked = machine.get("accelerators")
+    line = line_of(lines, *path, "accelerators") or line_of(lines, "resources")
+    if isinstance(asked, Mapping):
+        for name, count in asked.items():
+            yield _wish(str(name), 1 if count is None else count, line_of(lines, *path, "accelerators", str(name)))
+        return
+    for index, text in enumerate(texts(asked)):
+        name, _, count = text.partition(":")
+        where = line_of(lines, *path, "accelerators", index) if isinstance(asked, list) else line
+        yield _wish(name.strip(), count.strip() or 1, where)
+
+
+_MEANT: Final[Mapping[str, str]] = {"a100": "A100-40GB", "v100": "V100-16GB", "gh200": "GH200-96GB"}
+"""What SkyPilot's catalogue means by names that stand for several sizes."""
+
+
+def _wish(name: str, count: object, line: int | None) -> Wish | Fault:
+    """The wish under the name that the file has."""
+    found = wish(_MEANT.get(name.lower(), name), count, line)
+    return replace(found, named=name) if isinstance(found, Wish) else found
+
+
+def _server(content: Mapping[str, Any], lines: Lines, count: int | None) -> Server | None:
+    """The first server that the run script starts."""
+    run = content.get("run")
+    if not isinstance(run, str):
+        return None
+    envs = content.get("envs")
+    variables = {str(key): str(value) for key, value in envs.items()} if isinstance(envs, Mapping) else {}
+    if count is not None:
+        variables |= {"SKYPILOT_NUM_GPUS_PER_NODE": str(count)}
+    # The text of a block begins on the line after its key.
+    begin = (line_of(lines, "run") or 1) + (1 if "\n" in run else 0)
+    return next(servers(run, begin, variables), None)
+
+
+def _place(machine: Mapping[str, Any]) -> dict[str, str | None]:
+    parts = str(machine.get("infra") or "").split("/")
+    cloud = parts[0] or str(machine.get("cloud") or "")
+    region = parts[1] if len(parts) > 1 else machine.get("region")
+    return {
+        "provider": cloud.lower() if cloud and cloud != "*" else None,
+        "region": str(region) if region and region != "*" else None,
+        "instance_type": str(machine["instance_type"]) if machine.get("instance_type") else None,
+    }
+
+
+def _replicas(service: Any) -> int:
+    if not isinstance(service, Mapping):
+        return 1
+    policy = service.get("replica_policy")
+    least = policy.get("min_replicas") if isinstance(policy, Mapping) else None
+    return whole(service.get("replicas")) or whole(least) or 1

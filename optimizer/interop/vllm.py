@@ -54,9 +54,9 @@ def script(plan: LaunchPlan, group: ReplicaGroup, words: list[str]) -> str:
         lines += [
             ': "${NODE_RANK:?0 on the first instance of a replica, 1 on the next}"',
             ': "${MASTER_ADDR:?address of the first instance of the replica}"',
-            f'ranks=(--nnodes {group.instances_per_replica} --node-rank "$NODE_RANK" --master-addr "$MASTER_ADDR")',
-            'if [ "$NODE_RANK" != 0 ]; then ranks+=(--headless); fi',
-            f'exec {command(words)} \\\n  "${{ranks[@]}}"',
+            'if [ "$NODE_RANK" != 0 ]; then set -- --headless; else set --; fi',
+            f"exec {command(words)} \\",
+            f'  --nnodes {group.instances_per_replica} --node-rank "$NODE_RANK" --master-addr "$MASTER_ADDR" "$@"',
         ]
     else:
         lines.append(f"exec {command(words)}")

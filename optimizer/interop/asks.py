@@ -1,0 +1,120 @@
+"""Says what a file asks for: a model on accelerators, in places, with a layout; and what is wrong with it, by line."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from optimizer.workload.workload_file import Lines
+from providers.accelerators import Accelerator, matches
+from providers.errors import UnknownName
+
+_COUNT: Final = re.compile(r"\d{1,6}(?:\.0)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is wrong, where, and what would be right. A fault that is `fatal` keeps the file from working."""
+
+    line: int | None
+    what: str
+    fix: str
+    fatal: bool = True
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line else ""
+        return f"{where}{self.what}; {self.fix}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Accelerators that would do: one variant, `count` on each machine, as the file names it on a line."""
+
+    named: str
+    accelerator: Accelerator
+    count: int
+    line: int | None
+    variants: tuple[Accelerator, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """One service or job of a file. None = the file does not say.
+
+    `nodes` machines hold one replica; `data_parallel` replicas share a machine and `replicas` such machines (or sets
+    of machines) run. `accelerators_per_machine` is given where a file counts accelerators without naming them.
+    `provider`, `region` and `instance_type` narrow where. `packs` says that machines are shared out by a scheduler:
+    several replicas may come to one. `lines` has the line of each field that the file gives.
+    """
+
+    source: str
+    name: str
+    model: str | None = None
+    wishes: tuple[Wish, ...] = ()
+    nodes: int = 1
+    replicas: int = 1
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    data_parallel: int = 1
+    context_tokens: int | None = None
+    precision: str | None = None
+    kv_precision: str | None = None
+    engine: str | None = None
+    memory_share: float | None = None
+    provider: str | None = None
+    region: str | None = None
+    instance_type: str | None = None
+    accelerators_per_machine: int | None = None
+    packs: bool = False
+    spot: bool = False
+    lines: Mapping[str, int] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+
+
+def wish(named: str, count: object, line: int | None) -> Wish | Fault:
+    """The accelerator that a name means and how many, or the fault of the name or the count."""
+    number = whole(count)
+    if number is None:
+        return Fault(line=line, what=f"{named}: {count!r} is no number of accelerators", fix="give a whole number")
+    try:
+        variants = matches(named)
+    except UnknownName as error:
+        near = f"did you mean {', '.join(error.suggestions)}?" if error.suggestions else "`costopt offers` lists names"
+        return Fault(line=line, what=f"there is no accelerator {named!r}", fix=near)
+    return Wish(named=named, accelerator=variants[0], count=number, line=line, variants=variants)
+
+
+def whole(value: object) -> int | None:
+    """A count of at least 1; None for anything else."""
+    if isinstance(value, bool) or value is None:
+        return None
+    text = str(value).strip()
+    if not _COUNT.fullmatch(text):
+        return None
+    number = int(float(text))
+    return number if number >= 1 else None
+
+
+def divided(found: list[Wish | Fault]) -> tuple[tuple[Wish, ...], tuple[Fault, ...]]:
+    """Wishes and faults apart."""
+    return (
+        tuple(one for one in found if isinstance(one, Wish)),
+        tuple(one for one in found if isinstance(one, Fault)),
+    )
+
+
+def texts(value: Any) -> Iterator[str]:
+    """The strings of a field that takes one or several."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from texts(item)
+
+
+def line_of(lines: Lines, *path: str | int) -> int | None:
+    """The line of a path, or of the nearest part of it that has one."""
+    known = path
+    while known and known not in lines:
+        known = known[:-1]
+    return lines.get(known)

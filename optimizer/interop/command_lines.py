@@ -1,0 +1,191 @@
+"""Turns vLLM and SGLang command lines, alone or in a script, into the server that they start."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from optimizer.interop.asks import whole
+
+_OPTIONS: Final[Mapping[str, str]] = {
+    "--model": "model",
+    "--model-path": "model",
+    "--tensor-parallel-size": "tensor_parallel",
+    "-tp": "tensor_parallel",
+    "--tp": "tensor_parallel",
+    "--tp-size": "tensor_parallel",
+    "--pipeline-parallel-size": "pipeline_parallel",
+    "-pp": "pipeline_parallel",
+    "--pp": "pipeline_parallel",
+    "--pp-size": "pipeline_parallel",
+    "--data-parallel-size": "data_parallel",
+    "-dp": "data_parallel",
+    "--dp": "data_parallel",
+    "--dp-size": "data_parallel",
+    "--max-model-len": "context",
+    "--context-length": "context",
+    "--dtype": "dtype",
+    "--quantization": "quantization",
+    "-q": "quantization",
+    "--kv-cache-dtype": "kv_dtype",
+    "--gpu-memory-utilization": "memory_share",
+    "--max-num-seqs": "sequences",
+    "--max-running-requests": "sequences",
+    "--nnodes": "nodes",
+}
+"""Options of vLLM 0.33 and SGLang 0.5 that say what a server takes."""
+
+_DTYPES: Final[Mapping[str, str]] = {
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "float32": "fp32",
+    "float": "fp32",
+}
+_QUANTIZATIONS: Final[Mapping[str, str]] = {
+    "fp8": "fp8",
+    "awq": "int4",
+    "awq_marlin": "int4",
+    "gptq": "int4",
+    "gptq_marlin": "int4",
+    "w8a8_int8": "int8",
+    "w8a8_fp8": "fp8",
+    "modelopt": "fp8",
+    "modelopt_fp4": "fp4",
+    "mxfp4": "mxfp4",
+    "bitsandbytes": "nf4",
+}
+_THOUSANDS: Final = {"k": 1000, "K": 1024, "m": 1_000_000, "M": 1024**2}
+_SUFFIXED: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
+_VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
+_LONGEST_LINE: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What a command line starts. `line` is where it begins, `lines` where each of its options stands."""
+
+    engine: str
+    line: int
+    values: Mapping[str, str]
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, name: str) -> int | None:
+        """An option that is a whole number; None where it is not given or is none."""
+        return whole(self.values.get(name))
+
+    @property
+    def precision(self) -> str | None:
+        """The weights' dtype as the flags say it; None leaves it to the checkpoint."""
+        quantization = self.values.get("quantization", "").lower()
+        return _QUANTIZATIONS.get(quantization) or _DTYPES.get(self.values.get("dtype", "").lower())
+
+    @property
+    def kv_precision(self) -> str | None:
+        return "fp8" if self.values.get("kv_dtype", "").startswith("fp8") else None
+
+    @property
+    def context_tokens(self) -> int | None:
+        """vLLM also takes 32k (32,000) and 32K (32,768)."""
+        match = _SUFFIXED.fullmatch(self.values.get("context", ""))
+        return int(float(match[1]) * _THOUSANDS.get(match[2], 1)) if match else None
+
+    @property
+    def memory_share(self) -> float | None:
+        try:
+            share = float(self.values["memory_share"])
+        except (KeyError, ValueError):
+            return None
+        return share if 0 < share <= 1 else None
+
+
+def servers(text: str, first_line: int = 1, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """The servers that a script's lines start; `variables` are put in for their names."""
+    for line, words in _commands(text, first_line):
+        plain = [(number, _filled(word, variables or {})) for number, word in words]
+        found = server([word for _, word in plain], [number for number, _ in plain], line)
+        if found is not None:
+            yield found
+
+
+def served(found: Server | None) -> dict[str, Any]:
+    """The fields of an Ask that a server fills, its model left out."""
+    if found is None:
+        return {}
+    return {
+        "tensor_parallel": found.count("tensor_parallel"),
+        "pipeline_parallel": found.count("pipeline_parallel"),
+        "data_parallel": found.count("data_parallel") or 1,
+        "context_tokens": found.context_tokens,
+        "precision": found.precision,
+        "kv_precision": found.kv_precision,
+        "engine": found.engine,
+        "memory_share": found.memory_share,
+    }
+
+
+def server(words: Sequence[str], numbers: Sequence[int], line: int) -> Server | None:
+    """The server that a command's words start; None for another command."""
+    start = _start(words)
+    if start is None:
+        return None
+    engine, index = start
+    values: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    while index < len(words):
+        word = words[index]
+        key, _, value = word.partition("=")
+        name = _OPTIONS.get(key.replace("_", "-"))
+        if name is not None:
+            if not value and index + 1 < len(words):
+                index += 1
+                value = words[index]
+            values[name], lines[name] = value, numbers[index]
+        elif not word.startswith("-") and "model" not in values and engine == "vllm" and words[index - 1] == "serve":
+            values["model"], lines["model"] = word, numbers[index]
+        index += 1
+    return Server(engine=engine, line=line, values=values, lines=lines)
+
+
+def _start(words: Sequence[str]) -> tuple[str, int] | None:
+    """Engine and the index of the first word behind the program's name."""
+    for index, word in enumerate(words):
+        if word.rpartition("/")[2] == "vllm" and words[index + 1 : index + 2] == ["serve"]:
+            return "vllm", index + 2
+        if word in ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server"):
+            return "vllm", index + 1
+        if word == "sglang.launch_server":
+            return "sglang", index + 1
+    return None
+
+
+def _commands(text: str, first_line: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+    """Each command's first line and its words with theirs; lines that end in a backslash go on."""
+    words: list[tuple[int, str]] = []
+    begin = first_line
+    for offset, raw in enumerate(text.splitlines()):
+        number = first_line + offset
+        if not words:
+            begin = number
+        goes_on = raw.rstrip().endswith("\\")
+        words += [(number, word) for word in _words(raw.rstrip().removesuffix("\\"))]
+        if not goes_on and words:
+            yield begin, words
+            words = []
+    if words:
+        yield begin, words
+
+
+def _words(line: str) -> list[str]:
+    if len(line) > _LONGEST_LINE:
+        return []
+    try:
+        return shlex.split(line, comments=True)
+    except ValueError:
+        # A quote that another line closes: its words cannot be told apart here.
+        return []
+
+
+def _filled(word: str, variables: Mapping[str, str]) -> str:
+    return _VARIABLE.sub(lambda match: variables.get(match[1], match[0]), word)

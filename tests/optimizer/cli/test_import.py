@@ -1,0 +1,147 @@
+"""`costopt import`: verdicts, costs, faults with lines, exit codes, and files that are refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Command
+
+SERVICE = """\
+envs: {MODEL_NAME: meta-llama/Llama-3.1-8B-Instruct}
+service: {replicas: 2}
+resources:
+  accelerators: {L4: 1, A100-80GB: 1}
+run: vllm serve $MODEL_NAME --max-model-len 4096
+"""
+
+
+def imported(costopt: Command, text: str, *flags: str, code: int = 0, name: str = "file.yaml") -> dict[str, Any]:
+    Path(name).write_text(text)
+    outcome = costopt("import", name, *flags, "-f", "json")
+    assert outcome.code == code, outcome.err
+    document: dict[str, Any] = json.loads(outcome.out)
+    return document
+
+
+def faults(document: dict[str, Any]) -> list[tuple[int | None, str, str]]:
+    (service,) = document["services"]
+    every = [*service["faults"], *(fault for option in service["options"] for fault in option["faults"])]
+    return [(fault["line"], fault["fault"], fault["fix"]) for fault in every if fault["fatal"]]
+
+
+def test_a_service_works_costs_and_could_be_cheaper(costopt: Command) -> None:
+    document = imported(costopt, SERVICE)
+    (service,) = document["services"]
+    assert document["works"]
+    assert service["replicas"] == 2
+    assert [option["accelerator"] for option in service["options"]] == ["L4", "A100-SXM4-80GB"]
+    for option in service["options"]:
+        assert option["verdict"] == "fits"
+        assert option["count"] == 2
+        assert float(option["usd_per_month"]) > 0
+        assert option["instance"]["as_of"]
+    best = service["options"][service["cheapest_option"]]
+    assert float(service["cheaper"]["usd_per_month"]) <= float(best["usd_per_month"])
+
+
+def test_weights_that_do_not_fit_are_told_with_the_line_and_the_least_that_does(costopt: Command) -> None:
+    text = "num_nodes: 2\nresources:\n  accelerators: H100:8\n"
+    text += "run: |\n  vllm serve moonshotai/Kimi-K2-Instruct -tp 8 -pp 2\n"
+    document = imported(costopt, text, "--precision", "bf16", code=3)
+    (line, what, fix), *_ = faults(document)
+    assert line == 3
+    assert "does not fit on 16 x H100" in what
+    assert "smaller format" in fix
+
+
+def test_tensor_parallelism_that_does_not_divide_the_heads_is_told_with_what_does(costopt: Command) -> None:
+    text = "vllm serve meta-llama/Llama-3.1-8B \\\n  --tensor-parallel-size 6\n"
+    document = imported(costopt, text, "--gpu", "H100", "--count", "8", code=3, name="run.sh")
+    (line, what, fix), *_ = faults(document)
+    assert line == 2
+    assert "32 attention heads do not divide by 6" in what
+    assert "1, 2, 4, 8" in fix
+
+
+def test_an_accelerator_that_the_region_does_not_sell_is_told_with_where_it_is(costopt: Command) -> None:
+    text = "resources:\n  infra: aws/eu-west-3\n  accelerators: MI300X:8\nrun: vllm serve Qwen/Qwen2.5-7B\n"
+    what = " ".join(fault for _, fault, _ in faults(imported(costopt, text, code=3)))
+    assert "MI300X is not sold in aws/eu-west-3" in what
+
+
+def test_idle_accelerators_are_noted(costopt: Command) -> None:
+    text = "resources:\n  accelerators: H100:8\nrun: vllm serve meta-llama/Llama-3.1-8B\n"
+    (service,) = imported(costopt, text)["services"]
+    notes = [fault["fault"] for fault in service["options"][0]["faults"]]
+    assert any("1 of 8 accelerators are used" in note for note in notes)
+
+
+def test_a_file_without_accelerators_asks_for_a_flag(costopt: Command) -> None:
+    document = imported(costopt, "vllm serve meta-llama/Llama-3.1-8B\n", code=3, name="run.sh")
+    assert any("--gpu" in fix for _, _, fix in faults(document))
+
+
+def test_a_folder_of_a_model_is_answered_with_the_cheapest_that_runs_it(costopt: Command) -> None:
+    folder = Path("model")
+    folder.mkdir()
+    config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336}
+    config |= {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256}
+    config |= {"max_position_embeddings": 131072, "torch_dtype": "bfloat16", "model_type": "llama"}
+    (folder / "config.json").write_text(json.dumps(config))
+    outcome = costopt("import", folder, "-f", "json")
+    assert outcome.code == 0, outcome.err
+    (service,) = json.loads(outcome.out)["services"]
+    assert service["cheaper"]["instances"]
+
+
+def test_a_log_becomes_statistics_and_a_trace(costopt: Command) -> None:
+    entries = [{"timestamp": float(t), "prompt_tokens": 100, "completion_tokens": 20} for t in range(100)]
+    text = "".join(json.dumps(entry) + "\n" for entry in entries)
+    document = imported(costopt, text, "--trace-out", "trace.csv", name="log.jsonl")
+    assert document["trace"]["requests"] == 100
+    planned = costopt("plan", "--model", "8B", "--trace", "trace.csv", "-f", "json")
+    assert planned.code == 0, planned.err
+
+
+def test_a_melange_problem_is_solved(costopt: Command) -> None:
+    problem = {
+        "gpu_info": {"A": {"cost": 1.0, "tputs": [[2.0]]}, "B": {"cost": 3.0, "tputs": [[10.0]]}},
+        "workload_distribution": [[1.0]],
+        "total_request_rate": 10,
+    }
+    document = imported(costopt, json.dumps(problem), name="melange.json")
+    assert document["status"] == "optimal"
+
+
+def test_a_file_of_100_mb_is_refused_unread(costopt: Command) -> None:
+    with Path("large.yaml").open("wb") as file:
+        file.truncate(100_000_000)
+    outcome = costopt("import", "large.yaml")
+    assert outcome.code == 2
+    assert "100,000,000 bytes" in outcome.err
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00\x01", b"a: &a b\nc: *a\n", b"\x00" * 100])
+def test_hostile_files_are_refused(costopt: Command, content: bytes) -> None:
+    Path("hostile").write_bytes(content)
+    outcome = costopt("import", "hostile")
+    assert outcome.code == 2
+    assert outcome.err.count("\n") <= 2
+
+
+def test_a_path_in_a_file_is_not_opened(costopt: Command) -> None:
+    Path("config.json").write_text("{}")
+    text = "resources: {accelerators: H100}\nrun: vllm serve ./config.json\n"
+    (service,) = imported(costopt, text, code=3)["services"]
+    assert any("unknown model" in fault["fault"] for fault in service["faults"])
+
+
+@pytest.mark.parametrize("format_", ["table", "csv", "md"])
+def test_every_format_has_the_verdict_and_the_cost(costopt: Command, format_: str) -> None:
+    Path("file.yaml").write_text(SERVICE)
+    outcome = costopt("import", "file.yaml", "-f", format_)
+    assert outcome.code == 0
+    assert "fits" in outcome.out
+    assert "None" not in outcome.out

@@ -1,0 +1,192 @@
+"""Files of other tools: what they ask for, by line; what export wrote comes back; hostile files are refused."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from optimizer.interop import targets
+from optimizer.interop.asks import Ask
+from optimizer.interop.command_lines import servers
+from optimizer.interop.launch_plan import LaunchPlan
+from optimizer.interop.recognise import recognise
+from optimizer.interop.request_log import csv_lines
+from optimizer.workload.traces import read_trace, summarize
+from providers.errors import UsageError
+from tests.optimizer.interop.builders import PLANS
+
+BOMB = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nresources: *c\n"
+
+
+def only(text: str) -> Ask:
+    (ask,) = recognise(text, "file").asks
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("asked", "counts"),
+    [
+        ("H100", {"H100": 1}),
+        ("H100:8", {"H100": 8}),
+        ("{L4: 8, A10g: 4}", {"L4": 8, "A10g": 4}),
+        ("[A100:4, A100-80GB:2]", {"A100": 4, "A100-80GB": 2}),
+    ],
+)
+def test_every_spelling_of_skypilots_accelerators_is_read(asked: str, counts: dict[str, int]) -> None:
+    ask = only(f"resources:\n  accelerators: {asked}\nrun: echo\n")
+    assert {wish.named: wish.count for wish in ask.wishes} == counts
+    assert {wish.line for wish in ask.wishes} == {2}
+
+
+def test_alternatives_of_skypilot_are_each_a_wish_with_its_line() -> None:
+    text = "num_nodes: 2\nresources:\n  use_spot: true\n  any_of:\n    - infra: aws\n      accelerators: H100:8\n"
+    text += "    - infra: gcp\n      accelerators: A100-80GB:8\n"
+    ask = only(text)
+    assert [(wish.named, wish.line) for wish in ask.wishes] == [("H100", 6), ("A100-80GB", 8)]
+    assert ask.nodes == 2
+    assert ask.spot
+
+
+def test_a_bare_a100_of_skypilot_has_40_gb() -> None:
+    (wish,) = only("resources: {accelerators: 'A100:4'}\n").wishes
+    assert wish.accelerator.memory_gib == 40
+
+
+def test_an_accelerator_that_does_not_exist_is_told_with_line_and_suggestion() -> None:
+    (fault,) = only("resources:\n  accelerators: H1000:8\n").faults
+    assert fault.line == 2
+    assert "H100" in fault.fix
+
+
+@pytest.mark.parametrize(
+    ("gpu", "names"),
+    [
+        ("H100:8", {"H100"}),
+        ("A10G,L4:24GB:2", {"A10G", "L4"}),
+        ("{name: A100, memory: 80GB, count: 2}", {"A100"}),
+    ],
+)
+def test_every_spelling_of_dstacks_gpu_is_read(gpu: str, names: set[str]) -> None:
+    ask = only(f"type: task\nresources:\n  gpu: {gpu}\n")
+    assert {wish.named for wish in ask.wishes} == names
+
+
+def test_a_size_without_a_name_is_every_such_card() -> None:
+    names = {wish.accelerator.name for wish in only("type: task\nresources: {gpu: 48GB}\n").wishes}
+    assert {"L40S", "RTX A6000", "A40"} <= names
+    assert "H100-SXM5-80GB" not in names
+
+
+def test_memory_that_no_variant_has_is_a_fault() -> None:
+    ask = only("type: task\nresources:\n  gpu: H100:30GB\n")
+    assert not ask.wishes
+    assert ask.faults[0].line == 3
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vllm serve m --tensor-parallel-size 4 --max-model-len 32K --quantization awq",
+        "vllm serve m -tp=4 --max_model_len=32768 --quantization=awq",
+        "python3 -m vllm.entrypoints.openai.api_server --model m --tensor-parallel-size=4 --max-model-len 32768 -q awq",
+        "A=x nohup vllm serve 'm' \\\n  --tensor-parallel-size 4 \\\n  --max-model-len 32768 --quantization awq &",
+    ],
+)
+def test_every_spelling_of_a_vllm_command_is_read(command: str) -> None:
+    (found,) = servers(command)
+    assert found.values["model"] == "m"
+    assert found.count("tensor_parallel") == 4
+    assert found.context_tokens == 32768
+    assert found.precision == "int4"
+
+
+def test_an_option_of_a_continued_command_has_its_own_line() -> None:
+    ask = only("#!/bin/sh\nvllm serve m \\\n  --tensor-parallel-size 3\n")
+    assert ask.lines["tensor_parallel"] == 3
+
+
+@pytest.mark.parametrize("plan", [build() for build in PLANS.values()], ids=list(PLANS))
+@pytest.mark.parametrize("target", ["vllm", "sglang", "kubernetes", "skypilot", "dstack"])
+def test_what_export_wrote_comes_back(plan: LaunchPlan, target: str) -> None:
+    files = targets.export(plan, target).files
+    for group in plan.groups:
+        found = [text for name, text in files.items() if group.name in name]
+        if target == "dstack" and group.instances_per_replica > 1:
+            assert not found
+            continue
+        ask = only(found[0])
+        assert ask.model == group.model
+        assert (ask.tensor_parallel, ask.pipeline_parallel) == (group.tensor_parallel, group.pipeline_parallel)
+        assert ask.context_tokens == group.context_tokens
+        assert ask.nodes == group.instances_per_replica
+        assert ask.spot == group.is_spot
+        assert ask.region == group.purchase.region
+        assert ask.replicas * ask.data_parallel == group.replicas
+        assert {wish.accelerator.memory_gib for wish in ask.wishes} == {_memory_of(group.purchase.accelerator)}
+        in_all = sum(wish.count for wish in ask.wishes) * ask.nodes * ask.replicas
+        assert in_all == group.accelerators_per_replica * group.replicas
+
+
+def _memory_of(accelerator: str) -> float:
+    from providers.accelerators import resolve
+
+    return resolve(accelerator).memory_gib
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        "\0\1\2ELF",
+        "a: [" * 5000,
+        "hello",
+        "- a\n- b\n",
+        "{}",
+        '{"a": 1}',
+        "---\n" * 500 + "a: 1\n",
+        "%PDF-1.7\n",
+        "resources: {accelerators: !!python/object/apply:os.system ['id']}\n",
+    ],
+    ids=["anchors", "binary", "deep", "prose", "list", "empty", "other JSON", "many documents", "PDF", "object"],
+)
+def test_hostile_and_foreign_files_are_refused_in_one_line(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        recognise(text, "file")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_plan_is_told_to_be_exported() -> None:
+    with pytest.raises(UsageError, match="costopt export"):
+        recognise('{"schema": "costopt.plan"}', "plan.json")
+
+
+OTEL = {
+    "startTimeUnixNano": "1700000000000000000",
+    "attributes": [
+        {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "120"}},
+        {"key": "gen_ai.usage.output_tokens", "value": {"intValue": "30"}},
+    ],
+}
+FLAT = {"timestamp": 1700000000.0, "usage": {"prompt_tokens": 120, "completion_tokens": 30}}
+
+
+@pytest.mark.parametrize("entry", [OTEL, FLAT, {"time": 1.0, "prompt_tokens": 120, "completion_tokens": 30}])
+def test_json_lines_become_a_trace(entry: dict[str, object]) -> None:
+    lines = [json.dumps(entry), json.dumps(entry), "{not json}", ""]
+    summary = summarize(read_trace(csv_lines(lines, "log"), "log"))
+    assert summary.requests == 2
+    assert (summary.input_tokens_mean, summary.output_tokens_mean) == (120, 30)
+    assert sum(summary.rejected.values()) == 1
+
+
+def test_two_json_lines_are_a_log() -> None:
+    assert recognise(f"{json.dumps(FLAT)}\n{json.dumps(FLAT)}\n", "log").kind == "log"
+
+
+def test_several_documents_keep_their_lines() -> None:
+    first = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n"
+    pod = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: c\n"
+    pod += "    resources:\n      limits:\n        nvidia.com/gpu: 4\n"
+    ask = only(first + pod)
+    assert ask.lines["accelerators"] == 12
+    assert replace(ask).accelerators_per_machine == 4
