@@ -75,7 +75,7 @@ def compare(
     """
     from optimizer.cli import choices, market_view, values
     from optimizer.cli.exits import ExitCode
-    from optimizer.cli.settings import now
+    from optimizer.cli.settings import now, today
     from optimizer.cli.streams import say, write_result
     from optimizer.report.comparison import Wanted, comparison
     from providers.offers import PurchaseOption
@@ -98,7 +98,7 @@ def compare(
         gpus=tuple(gpu or ()),
         purchase_options=frozenset(PurchaseOption) if not purchase else choices.purchase_options(purchase),
         include=tuple(include or ()),
-        as_of=values.day("--as-of", as_of),
+        as_of=values.past_day("--as-of", as_of, today()),
         offline=offline,
     )
     market = market_view.load(view)

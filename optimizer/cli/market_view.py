@@ -103,7 +103,7 @@ def terms(*, boot_minutes: float, spot_margin: float, horizon: str | None) -> Te
     margin = values.share("--spot-margin", spot_margin, zero=True) or 0.0
     if margin == 1:
         raise InvalidValue("--spot-margin", spot_margin, "give a share below 1")
-    hours = None if horizon is None else values.duration_hours("--horizon", horizon)
+    hours = None if horizon is None else values.duration_hours("--horizon", horizon, months=True)
     return Terms(boot_hours=boot_minutes / MINUTES_PER_HOUR, spot_margin=margin, horizon_hours=hours)
 
 

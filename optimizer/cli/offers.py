@@ -80,7 +80,7 @@ def offers(
         accelerators=names,
         purchase_options=choices.purchase_options(purchase) if purchase else None,
     )
-    book = current_offers(as_of=values.day("--as-of", as_of), offline=offline)
+    book = current_offers(as_of=values.past_day("--as-of", as_of, today()), offline=offline)
     check_names(book, filters)
     offers_output.check_instance_types(book, listing.instance_types)
     selection = select(book.offers, filters)

@@ -187,7 +187,7 @@ def plan(
         gpus=tuple(gpu or ()),
         purchase_options=choices.purchase_options(purchase),
         include=tuple(include or ()),
-        as_of=values.day("--as-of", as_of),
+        as_of=values.past_day("--as-of", as_of, today()),
         offline=offline,
     )
     budget_usd = values.money("--budget", budget)

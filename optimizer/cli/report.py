@@ -93,7 +93,7 @@ def _made(
     from dataclasses import replace
 
     from optimizer.cli import choices, market_view, values
-    from optimizer.cli.settings import now
+    from optimizer.cli.settings import now, today
     from optimizer.report.budget import privately_priced
     from optimizer.report.monthly import Asked, monthly_report
     from optimizer.report.months import Month
@@ -106,7 +106,7 @@ def _made(
         gpus=wishes.gpus,
         purchase_options=choices.purchase_options(wishes.purchase),
         include=wishes.include,
-        as_of=values.day("--as-of", as_of),
+        as_of=values.past_day("--as-of", as_of, today()),
         offline=offline,
     )
     reported = Month.parse("--month", month, budget.time_zone) if month else Month.of(now(), budget.time_zone)

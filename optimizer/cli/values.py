@@ -61,10 +61,22 @@ def day(what: str, text: str | None) -> date | None:
         raise InvalidValue(what, text, "write a day like 2026-08-31") from None
 
 
-def duration_hours(what: str, text: str) -> float:
-    """Hours of `12h`, `30d`, `2w` or a bare number of days. Raises InvalidValue."""
+def past_day(what: str, text: str | None, today: date) -> date | None:
+    """A day like 2026-08-31 that is not ahead of today. Raises InvalidValue."""
+    found = day(what, text)
+    if found is not None and found > today:
+        raise InvalidValue(what, text, f"what will be known then is not known yet; give {today} or a day before")
+    return found
+
+
+def duration_hours(what: str, text: str, *, months: bool = False) -> float:
+    """Hours of `12h`, `30d`, `2w` or a bare number of days; `6m` only with `months`, since it could mean minutes.
+
+    Raises InvalidValue.
+    """
     match = _DURATION.fullmatch(text.strip().lower())
-    hours = float(match[1]) * _HOURS[match[2]] if match else 0.0
+    hours = float(match[1]) * _HOURS[match[2]] if match and (months or match[2] != "m") else 0.0
     if not 0 < hours <= _MAX_DURATION_HOURS:
-        raise InvalidValue(what, text, "write a duration above 0 and up to 1000 years, like 12h, 30d or 2w")
+        like = "90d, 26w or 6m (months)" if months else "12h, 30d or 2w"
+        raise InvalidValue(what, text, f"write a duration above 0 and up to 1000 years, like {like}")
     return hours
