@@ -46,7 +46,7 @@ def sweep_plans(request: Request, sweep: Sweep) -> Iterator[tuple[float, Plan]]:
     """The plan at each value, without alternatives."""
     change = PARAMETERS[sweep.parameter][1]
     for value in sweep.values:
-        yield value, plan(change(replace(request, alternatives=False, pools=()), value))
+        yield value, plan(change(replace(request, alternatives=False, reasons=False, pools=()), value))
 
 
 def _values(text: str, values: str) -> tuple[float, ...]:
