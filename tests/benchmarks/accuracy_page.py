@@ -172,9 +172,9 @@ def _left_out() -> str:
     rows = [tuple(row.values()) for row in found if row["source"] == "all" or row["metric"] in ("throughput", "tpot")]
     return (
         "Every source is predicted by constants that were fitted anew to every second row of the others, and its\n"
-        "coverage is that of the intervals which the others give. `all` is every row so predicted. Interval ends are quantiles of these\n"
-        "errors, stretched until they hold 81 % of the rows of a source that did not make them.\n\n"
-        + _table(("metric", "source", "rows", "median %", "p90 %", "bias", "coverage"), rows)
+        "coverage is that of the intervals which the others give. `all` is every row so predicted. Interval ends\n"
+        "are quantiles of these errors, stretched until they hold 81 % of the rows of a source that did not make\n"
+        "them.\n\n" + _table(("metric", "source", "rows", "median %", "p90 %", "bias", "coverage"), rows)
     )
 
 
