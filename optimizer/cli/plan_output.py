@@ -121,15 +121,9 @@ def _parts(plan: Plan, *, explained: bool, everything: bool) -> Iterator[Table |
             yield _changes(plan)
         yield _totals(plan.fleet)
         yield from (_binding(limit) for limit in plan.binding_limits)
-        left_out = [planned.workload.name for planned in plan.workloads if not planned.served]
-        if left_out:
-            yield f"Not served within the budget: {', '.join(left_out)}"
-    if plan.cheapest is not None and plan.fleet is not None:
-        cheapest = plan.cheapest
-        yield (
-            f"Cheapest that runs the model at all: {cheapest.usd_per_month:,.2f} USD/month, "
-            f"{cheapest.requests_per_s:.2f} requests/s: {describe_fleet(cheapest)}"
-        )
+        if plan.unserved:
+            yield f"Not served within the budget: {', '.join(plan.unserved)}"
+    yield from _cheapest(plan)
     if plan.status == "infeasible":
         yield from _remedies(plan)
     if plan.alternatives:
@@ -145,6 +139,19 @@ def _parts(plan: Plan, *, explained: bool, everything: bool) -> Iterator[Table |
     if plan.timing_s:
         yield "Time: " + ", ".join(f"{key} {value:.3f}" for key, value in plan.timing_s.items())
     yield _footer(plan)
+
+
+def _cheapest(plan: Plan) -> Iterator[str]:
+    """The cheapest that runs everything, where the plan is another: it buys throughput, or leaves workloads out."""
+    cheapest = plan.cheapest
+    if cheapest is None or plan.fleet is None or not (plan.objective == "max_throughput" or plan.unserved):
+        return
+    what = "the model" if len(plan.workloads) == 1 else f"all {len(plan.workloads)} workloads"
+    does = f"serves {what}" if plan.unserved else f"runs {what} at all"
+    yield (
+        f"Cheapest that {does}: {cheapest.usd_per_month:,.2f} USD/month, "
+        f"{cheapest.requests_per_s:.2f} requests/s: {describe_fleet(cheapest)}"
+    )
 
 
 def _headline(plan: Plan) -> str:
@@ -216,8 +223,8 @@ def _replicas(fleet: Fleet) -> Table:
             str(group.kind.layout) + (f" on {group.kind.machines} instances" if group.kind.machines > 1 else ""),
             f"{group.requests_per_s:.2f}",
             f"{group.output_tokens_per_s:,.0f}",
-            f"{max(sized.ttft_ms.value for sized in group.kind.by_shape if sized):,.0f}",
-            f"{max(sized.tpot_ms.value for sized in group.kind.by_shape if sized):,.1f}",
+            f"{group.ttft_ms.value:,.0f}",
+            f"{group.tpot_ms.value:,.1f}",
             f"{group.utilization:.0%}",
         )
         for group in fleet.replicas
@@ -350,6 +357,8 @@ def _alternative_row(plan: Plan, alternative: Alternative) -> tuple[str, ...]:
 
 
 def _difference(plan: Plan, chosen: Fleet, other: Fleet) -> str:
+    if chosen.served != other.served:
+        return "other workloads"
     if plan.objective == "max_throughput":
         more = other.requests_per_s / chosen.requests_per_s - 1 if chosen.requests_per_s else 0.0
         return f"{more:+.1%} requests/s" if abs(more) >= _VISIBLE_SHARE else "as many requests/s"

@@ -180,10 +180,7 @@ def _replicas(item: PlannedReplicas) -> dict[str, Any]:
 
     Latencies are the longest over the shapes that it serves; `capacity_requests_per_s` is of the routed mix.
     """
-    served = [sized for sized, flow in zip(item.kind.by_shape, item.mean_flows, strict=True) if sized and flow > 0]
-    served = served or [item.kind.any_shape]
-    ttft = max((sized.ttft_ms for sized in served), key=lambda estimate: estimate.value)
-    tpot = max((sized.tpot_ms for sized in served), key=lambda estimate: estimate.value)
+    ttft, tpot = item.ttft_ms, item.tpot_ms
     document: dict[str, Any] = {
         "workload": item.workload.name,
         "instance_type": item.offer.instance_type.name,
@@ -198,7 +195,7 @@ def _replicas(item: PlannedReplicas) -> dict[str, Any]:
         "count": item.count,
         "requests_per_s": number(item.requests_per_s),
         "output_tokens_per_s": number(item.output_tokens_per_s),
-        "batch": max(sized.batch for sized in served),
+        "batch": max(sized.batch for sized in item.sized),
         "ttft_ms": number(ttft.value),
         "ttft_ms_low": number(ttft.low),
         "ttft_ms_high": number(ttft.high),
@@ -269,7 +266,7 @@ def _proof(plan: Plan) -> dict[str, Any]:
 
 
 def _alternative(alternative: Alternative, chosen: Fleet | None) -> dict[str, Any]:
-    """The alternative's totals, and its difference to the chosen fleet where both exist."""
+    """The alternative's totals, and its difference to the chosen fleet where that serves the same workloads."""
     fleet = alternative.fleet
     document: dict[str, Any] = {
         "kind": alternative.kind,
@@ -285,7 +282,8 @@ def _alternative(alternative: Alternative, chosen: Fleet | None) -> dict[str, An
     }
     if fleet is None:
         return document
-    difference = None if chosen is None else fleet.usd_per_month - chosen.usd_per_month
+    alike = chosen is not None and chosen.served == fleet.served
+    difference = fleet.usd_per_month - chosen.usd_per_month if chosen is not None and alike else None
     return document | {
         "usd_per_month": _cents(fleet.usd_per_month),
         "requests_per_s": number(fleet.requests_per_s),

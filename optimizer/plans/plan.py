@@ -8,6 +8,8 @@ from typing import Literal
 
 from optimizer.plans.sizer import ReplicaKind
 from optimizer.program.problem import Objective, Shortfall, Status
+from optimizer.sizing.candidates import SizedCandidate
+from optimizer.sizing.intervals import Estimate
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
 from providers.offers import Offer
@@ -114,6 +116,22 @@ class PlannedReplicas:
         return sum(flow * demand.shape.output_tokens for flow, demand in pairs)
 
     @property
+    def sized(self) -> tuple[SizedCandidate, ...]:
+        """The sizing for each shape that is routed here, or for one shape where none is."""
+        pairs = zip(self.kind.by_shape, self.mean_flows, strict=True)
+        return tuple(sized for sized, flow in pairs if sized and flow > 0) or (self.kind.any_shape,)
+
+    @property
+    def ttft_ms(self) -> Estimate:
+        """The longest over the shapes that are routed here."""
+        return max((sized.ttft_ms for sized in self.sized), key=lambda estimate: estimate.value)
+
+    @property
+    def tpot_ms(self) -> Estimate:
+        """The longest over the shapes that are routed here."""
+        return max((sized.tpot_ms for sized in self.sized), key=lambda estimate: estimate.value)
+
+    @property
     def utilization(self) -> float:
         """The highest part of the replicas' capacity that is used in any period: sum_b flow_b / capacity_b."""
         return max(
@@ -146,6 +164,11 @@ class Fleet:
     def usd_per_month(self) -> Decimal:
         """Over a planning month of 730 hours."""
         return self.usd_per_hour * HOURS_PER_MONTH
+
+    @property
+    def served(self) -> frozenset[str]:
+        """Names of the workloads that run here."""
+        return frozenset(item.workload.name for item in self.replicas)
 
     @property
     def requests_per_s(self) -> float:
@@ -301,7 +324,13 @@ class Plan:
 
     @property
     def title(self) -> str:
-        """The model of a single workload, or how many workloads there are."""
+        """The model of a single workload, or how many workloads there are and, where some are left out, are served."""
         if len(self.workloads) == 1:
             return self.workloads[0].architecture.hf_id
-        return f"{len(self.workloads)} workloads"
+        left_out = len(self.unserved)
+        return f"{len(self.workloads) - left_out} of " * bool(left_out) + f"{len(self.workloads)} workloads"
+
+    @property
+    def unserved(self) -> tuple[str, ...]:
+        """Names of the workloads that the budget does not carry."""
+        return tuple(planned.workload.name for planned in self.workloads if not planned.served)

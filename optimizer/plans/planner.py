@@ -88,6 +88,7 @@ def plan(request: Request) -> Plan:
         assumptions=request.assumptions,
         warnings=(
             *request.warnings,
+            *_unserved(main),
             *_warnings(fleet, request),
             *(
                 ()
@@ -171,8 +172,12 @@ def _partitions(offers: Sequence[Offer]) -> Iterable[tuple[AlternativeKind, str,
 
 def _alternative(desk: Desk, pool: Pool, precisions: tuple[str, ...] = ()) -> Alternative:
     fleet, within_budget = desk.compare(pool.offers, precisions)
+    note = pool.note
+    if fleet is not None:
+        names = [workload.name for workload, _ in desk.request.workloads if workload.name not in fleet.served]
+        note = "; ".join(filter(None, [f"does not serve {', '.join(names)}" if names else "", note]))
     return Alternative(
-        kind=pool.kind, name=pool.name, flag=pool.flag, fleet=fleet, within_budget=within_budget, note=pool.note
+        kind=pool.kind, name=pool.name, flag=pool.flag, fleet=fleet, within_budget=within_budget, note=note
     )
 
 
@@ -196,7 +201,7 @@ def _runner_up(alternatives: Iterable[Alternative], fleet: Fleet | None, objecti
         return None
     chosen = {item.offer.instance_type.accelerator for item in fleet.instances}
     others = [a for a in alternatives if a.kind == "accelerator" and a.name not in chosen and a.within_budget]
-    ranked = [(rank_key(a.fleet, objective), a) for a in others if a.fleet is not None]
+    ranked = [(rank_key(a.fleet, objective), a) for a in others if a.fleet and a.fleet.served == fleet.served]
     return min(ranked, key=lambda pair: (*pair[0], pair[1].name))[1] if ranked else None
 
 
@@ -253,6 +258,11 @@ def _sizing_rejections(sizers: Iterable[Sizer]) -> dict[str, int]:
         for reason, count in sizer.rejections.items():
             counts[f"hardware: {reason}"] = counts.get(f"hardware: {reason}", 0) + count
     return dict(sorted(counts.items()))
+
+
+def _unserved(main: Choice) -> Iterable[str]:
+    if main.solution.unserved:
+        yield f"not served within the budget: {', '.join(main.solution.unserved)}"
 
 
 def _warnings(fleet: Fleet | None, request: Request) -> Iterable[str]:

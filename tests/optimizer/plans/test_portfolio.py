@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from optimizer.plans.document import plan_document
 from optimizer.plans.plan import Plan
 from optimizer.plans.planner import Request, plan
 from optimizer.program.problem import Limits, Quota
@@ -85,6 +86,26 @@ def test_the_first_priorities_are_served_where_the_budget_ends() -> None:
     assert answer.fleet.usd_per_month <= 2 * 730
     one = plan(portfolio(offer, workloads=workloads, budget=730))
     assert served(one) == {"w0": False, "w1": True, "w2": False}
+
+
+def test_a_fleet_that_leaves_workloads_out_is_not_compared_with_one_that_serves_others() -> None:
+    here, there = make_offer(gpu="L4", usd="1"), make_offer(gpu="L4", usd="3", provider="gcp")
+    workloads = [{"rate": 0.2, "priority": 1}, {"rate": 0.2, "priority": 2}, {"rate": 0.2, "priority": 3}]
+    answer = plan(portfolio(here, there, workloads=workloads, budget=3 * 730, every_alternative=True))
+    assert served(answer) == {"w0": True, "w1": True, "w2": True}
+    assert answer.title == "3 workloads"
+    (other,) = (a for a in answer.alternatives if a.kind == "provider" and a.name == "gcp")
+    assert other.note == "does not serve w1, w2"
+    (row,) = (a for a in plan_document(answer)["alternatives"] if a["name"] == "gcp")
+    assert (row["usd_per_month"], row["difference_usd_per_month"]) == ("2190.00", None)
+
+
+def test_what_the_budget_leaves_out_is_in_the_title_and_the_warnings() -> None:
+    workloads = [{"rate": 0.2, "priority": 2}, {"rate": 0.2, "priority": 1}]
+    answer = plan(portfolio(make_offer(gpu="L4", usd="1"), workloads=workloads, budget=730))
+    assert answer.title == "1 of 2 workloads"
+    assert answer.unserved == ("w0",)
+    assert "not served within the budget: w0" in answer.warnings
 
 
 def test_a_rate_for_some_and_none_for_others_is_refused() -> None:
