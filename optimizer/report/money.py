@@ -1,6 +1,5 @@
 """Rounds money the one way that every format of a report uses: lines to the cent, totals by adding lines."""
 
-from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Final
 
@@ -10,8 +9,8 @@ ZERO: Final = Decimal("0.00")
 
 
 def cents(amount: Decimal) -> Decimal:
-    """USD to the cent, halves away from zero."""
-    return amount.quantize(CENT, ROUND_HALF_UP)
+    """USD to the cent, halves away from zero; what rounds to nothing has no sign."""
+    return amount.quantize(CENT, ROUND_HALF_UP) + ZERO
 
 
 def micros(amount: Decimal) -> Decimal:
@@ -22,9 +21,3 @@ def micros(amount: Decimal) -> Decimal:
 def exact(value: float) -> Decimal:
     """The decimal that a number is written as: 0.1 is 0.1."""
     return Decimal(repr(value))
-
-
-def total(amounts: Iterable[Decimal | None]) -> Decimal | None:
-    """The sum of the amounts that are known; None when none is."""
-    known = [amount for amount in amounts if amount is not None]
-    return sum(known, ZERO) if known else None

@@ -524,14 +524,17 @@ def _change(asked: Asked, plan: PlannedMonth, actuals: Actuals | None, elapsed: 
     if before and after:
         rate = "" if elapsed == month.hours else " at its run rate"
         basis = f"bill of {month}{rate} against bill of {before_month}"
-    else:
-        earlier = asked.planner.month(before_month, month)
-        before, after = _planned(earlier.lines), _planned(plan.lines)
-        before = {
-            thing: replace(item, usd_per_unit=prices.get(thing, item.usd_per_unit)) for thing, item in before.items()
-        }
-        basis = f"plan of {month} against plan of {before_month} at the prices known then"
-    return split_change(before, after, prices), f"{basis}; volume in accelerator-hours"
+        return split_change(before, after, prices), f"{basis}; volume in accelerator-hours"
+    earlier = asked.planner.month(before_month, month)
+    before, after = _planned(earlier.lines), _planned(plan.lines)
+    before = {thing: replace(item, usd_per_unit=prices.get(thing, item.usd_per_unit)) for thing, item in before.items()}
+    change = split_change(before, after, prices)
+    if asked.earlier_prices is None:
+        return change, f"plan of {month} against plan of {before_month}, both at today's prices"
+    fixed = {line.thing for line in (*earlier.lines, *plan.lines) if line.commitment is not None}
+    unknown = tuple(sorted({*before, *after} - {*prices} - fixed))
+    basis = f"plan of {month} against plan of {before_month} at the prices known at its end"
+    return replace(change, unpriced=unknown), f"{basis}; volume in accelerator-hours"
 
 
 def _planned(lines: Sequence[PlannedLine]) -> dict[str, Bought]:

@@ -166,6 +166,18 @@ def test_the_price_part_comes_from_the_price_history() -> None:
     assert change.price_usd + change.volume_usd + change.mix_usd == change.usd
 
 
+def test_a_thing_whose_earlier_price_is_not_on_file_is_named() -> None:
+    report = make_report(earlier_prices={"aws/other/us-east-1/on_demand": usd(1)})
+    assert report.change.unpriced == ("aws/p5.48xlarge/us-east-1/on_demand",)
+    assert report.change.price_usd == 0
+
+
+def test_without_a_history_both_months_are_at_todays_prices() -> None:
+    report = make_report()
+    assert "both at today's prices" in report.change_basis
+    assert (report.change.price_usd, report.change.unpriced) == (0, ())
+
+
 def test_the_outlook_has_twelve_months_of_their_own_length() -> None:
     report = make_report(make_budget(make_entry(), total_usd=usd(38000)))
     assert [str(ahead.month) for ahead in report.outlook][::11] == ["2026-12", "2027-11"]
