@@ -4,8 +4,9 @@ from decimal import Decimal
 
 import pytest
 
+from optimizer.plans.changes import changes
 from optimizer.plans.market import Holding, Terms
-from optimizer.plans.plan import Plan
+from optimizer.plans.plan import Fleet, Plan, PlannedInstances
 from optimizer.plans.planner import plan
 from providers.offers import Commitment, CommitmentKind, PurchaseOption
 from tests.builders import make_offer, make_request
@@ -46,6 +47,14 @@ def test_of_several_only_as_many_stay_as_are_needed() -> None:
     held = make_offer(usd="1", name="held", gpu="L4")
     answer = plan(make_request(make_offer(usd="2", name="new", gpu="L4"), rate=0.1, holdings=(Holding(held, 3),)))
     assert lines(answer) == [("keep", "held", 1, Decimal(0)), ("end", "held", 2, Decimal(-1460))]
+
+
+def test_what_runs_for_a_part_of_the_day_stays_and_saves_the_other_hours() -> None:
+    held = make_offer(usd="1", name="held")
+    fleet = Fleet(instances=(PlannedInstances(offer=held, kept=1, bought=(1, 0), hours=(6.0, 18.0)),), replicas=())
+    found = [(c.kind, c.count, c.usd_per_month) for c in changes(fleet, [Holding(held, 4)])]
+    assert found == [("keep", 2, Decimal("-547.5")), ("end", 2, Decimal(-1460))]
+    assert sum(usd for _, _, usd in found) == fleet.usd_per_month - 4 * held.usd_per_month
 
 
 def test_what_runs_cannot_grow() -> None:
