@@ -286,6 +286,8 @@ def _warnings(request: TrainingRequest, jobs: Iterable[PlannedJob]) -> Iterator[
                 f"{run.name}: an optimizer step of {run.sequences_per_step} sequences cannot keep the "
                 f"{_MACHINE} accelerators of a machine busy by data parallelism"
             )
+        if model.is_moe and run.stack is None and USUAL_STACK[run.task] == "fsdp":
+            yield f"{run.name}: FSDP gathers every expert for each layer; --stack megatron keeps experts where they are"
         if model.max_position and run.seq_len > model.max_position:
             yield (
                 f"{run.name}: sequences of {run.seq_len:,} tokens exceed the model's {model.max_position:,} positions"

@@ -256,3 +256,11 @@ def test_the_explanation_repeats_the_arithmetic() -> None:
     lines = "\n".join(explain_training(plan))
     for words in ("memory", "GFLOP a token", "goodput", "USD per billion tokens", "Runner-up", "Claims often met"):
         assert words in lines
+
+
+def test_a_mixture_fine_tuned_with_fsdp_is_told_of_software_that_splits_experts() -> None:
+    offer = make_offer(**P5, usd="40")
+    mixture = planned(offer, run=make_run(model="8x7B"))
+    assert any("--stack megatron" in warning for warning in mixture.warnings)
+    split = planned(offer, run=make_run(model="8x7B", stack="megatron"))
+    assert not any("--stack megatron" in warning for warning in split.warnings)
