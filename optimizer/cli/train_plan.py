@@ -5,7 +5,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
-from optimizer.cli import choices, market_view, train_options, values
+from optimizer.cli import choices, market_view, train_options, train_plan_output, values
+from optimizer.cli.plan_flags import PlanFlags
+from optimizer.cli.settings import now
+from optimizer.cli.streams import say, write_result
 from optimizer.cli.workloads import read_text
 from optimizer.plans.training import plan_training
 from optimizer.plans.training_cost import CHECKPOINTS_KEPT, START_HOURS, STORAGE_USD_PER_GB_MONTH
@@ -33,6 +36,30 @@ class TrainingQuestion:
     quotas: Sequence[Quota]
     solver_options: SolverOptions
     now: datetime
+
+
+def run(flags: PlanFlags, task: str) -> int:
+    """Plans the run or the jobs of the flags, prints, and gives the exit code."""
+    format_ = flags.checked_format
+    question = TrainingQuestion(
+        flags=_training_flags(flags, task),
+        jobs_file=flags.workload_file,
+        budget_usd=flags.budget_usd,
+        max_gpus=flags.max_gpus,
+        view=flags.market,
+        max_age_days=flags.max_age_days,
+        confidence=choices.confidence(flags.confidence),
+        quotas=market_view.quotas(flags.quota),
+        solver_options=flags.solver_options,
+        now=now(),
+    )
+    flags.refresh_first()
+    runs = plan_jobs(question)
+    runs = runs if flags.timing else replace(runs, timing_s={})
+    text = train_plan_output.render(runs, format_, explained=flags.explain, everything=flags.show_all)
+    write_result(text, flags.output)
+    say(train_plan_output.remarks(runs, format_), quiet=flags.quiet)
+    return flags.exit_code(runs.solution.status)
 
 
 def plan_jobs(question: TrainingQuestion) -> TrainingPlan:
@@ -88,6 +115,26 @@ def _runs(
         except UsageError as error:
             raise UsageError(f"{path}: job {job.name!r}: {error}") from None
     return tuple(found), earliest
+
+
+def _training_flags(flags: PlanFlags, task: str) -> train_options.TrainingFlags:
+    return train_options.TrainingFlags(
+        model=flags.model or "",
+        task=task,
+        tokens=flags.tokens,
+        seq_len=flags.seq_len,
+        deadline=flags.deadline,
+        global_batch_tokens=flags.global_batch_tokens,
+        optimizer=flags.optimizer,
+        master_weights=flags.master_weights,
+        zero_stage=flags.zero_stage,
+        lora_rank=flags.lora_rank,
+        micro_batch=flags.micro_batch,
+        recompute=flags.recompute,
+        offload=flags.offload,
+        stack=flags.stack,
+        precision=train_options.precision_of(flags.precision),
+    )
 
 
 def _assumptions(runs: Sequence[tuple[TrainingRun, Architecture]], question: TrainingQuestion) -> Iterator[str]:
