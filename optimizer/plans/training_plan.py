@@ -56,7 +56,7 @@ class ClusterChoice:
     """`nodes` instances of one offer that run a job: hours and money of the whole run.
 
     `hours` include interruptions and checkpoints of spot; `billed_hours` is what is paid for: whole days of a capacity
-    block, the whole term of a reservation. `precision` is set where it is another than the run's.
+    block, the whole term of a reservation.
     """
 
     run: TrainingRun
@@ -100,7 +100,7 @@ class ClusterChoice:
     def usd_at(self, hours_factor: float) -> Decimal:
         """The run's cost if it takes so many times as long."""
         billed = billed_hours(self.offer, self.hours * hours_factor)
-        return self.usd_per_hour * Decimal(repr(billed)) + self.usd_storage
+        return self.usd_per_hour * Decimal(repr(billed)) + self.usd_storage * Decimal(repr(hours_factor))
 
     @property
     def hours_low(self) -> float:

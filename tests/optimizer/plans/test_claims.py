@@ -54,6 +54,11 @@ def test_sparse_rates_are_not_dense_ones() -> None:
     assert "1,978" in sparse_peak(make_estimate())
 
 
+def test_nothing_is_said_of_sparse_rates_where_no_datasheet_prints_them() -> None:
+    said = [*corrections(make_estimate("8B", "Gaudi3"))]
+    assert not [line for line in said if "sparsity" in line]
+
+
 def test_a_p3_machine_has_v100s() -> None:
     assert "V100" in a100_instance()
 

@@ -50,6 +50,8 @@ def test_a_run_costs_instances_times_hours_times_price_and_storage() -> None:
     assert choice.usd_compute == expected
     assert choice.usd_total == expected + choice.usd_storage
     assert choice.usd_storage > 0
+    assert choice.usd_at(1.0) == choice.usd_total
+    assert choice.usd_at(2.0) == 2 * choice.usd_total
 
 
 def test_without_a_deadline_one_instance_is_enough() -> None:
