@@ -38,6 +38,12 @@ _CAPACITY: Final[Mapping[str, str]] = {
 }
 
 
+_OPTION_RISKS: Final[Mapping[str, tuple[str, ...]]] = {
+    "spot": ("the price changes with the market",),
+    "capacity_block": ("booked ahead for a stretch of days: months of it are block after block, if they can be had",),
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """A comparison to make: the need, what is for sale, private quotes, the buyer's inputs, and the day.
@@ -180,7 +186,7 @@ def _cloud_way(kind: WayKind, name: str, seller: str, option: str, met: Met, wan
         source="; ".join(sorted({offer.source for offer in offers})),
         interruption=_INTERRUPTION.get(option, ""),
         capacity=_CAPACITY.get(commitment.kind.value if commitment else option, ""),
-        risks=tuple(_price_risks(days, wanted)),
+        risks=(*_OPTION_RISKS.get(option, ()), *_price_risks(days, wanted)),
     )
 
 
