@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "validate": "optimizer.cli.validate",
     "export": "optimizer.cli.export",
     "import": "optimizer.cli.import_",
+    "guide": "optimizer.cli.guide",
 }
 """Commands in the order of the help, and the module of each, whose `app` holds it."""
 
