@@ -4,7 +4,6 @@ import time
 from dataclasses import replace
 
 from optimizer.cli import choices, market_view, plan_output, values, workloads
-from optimizer.cli.exits import ExitCode
 from optimizer.cli.plan_flags import PlanFlags
 from optimizer.cli.settings import now, today
 from optimizer.cli.streams import say, write_result
@@ -49,9 +48,9 @@ def run_melange(flags: PlanFlags, path: str) -> int:
 def _sweep(flags: PlanFlags, request: Request, format_: str) -> int:
     from optimizer.cli import sweep
 
-    text, feasible = sweep.rendered(request, flags.sweep or "", format_, now())
+    text, status = sweep.rendered(request, flags.sweep or "", format_, now())
     write_result(text, flags.output)
-    return ExitCode.DONE if feasible else ExitCode.INFEASIBLE
+    return flags.exit_code(status)
 
 
 def _workloads(flags: PlanFlags) -> workloads.Workloads:

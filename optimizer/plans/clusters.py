@@ -41,6 +41,8 @@ _WORTH_MORE_NODES: Final = 0.97
 _SIZES_WITHOUT_GAIN: Final = 3
 """In a row, after which no larger cluster is looked at. Two machines can be slower than one, and four faster."""
 
+BEYOND_QUOTAS: Final = "hardware: every cluster that holds the job exceeds a quota"
+
 _MOST_RANKS_A_SEQUENCE: Final = 256
 """Ranks that can share one sequence: TP 8 x PP 32."""
 
@@ -81,14 +83,17 @@ class Desk:
         for group in _by_hardware(offers, host_need_gib(run, model), all_regions=bool(self.quotas)).values():
             kind = group[0].instance_type
             sized = list(self._ladder(run, model, kind, objective, even_if_late=even_if_late))
-            found.extend(
+            allowed = [
                 _priced(run, model, offer, nodes, one, margin=self.margin)
                 for nodes, one in sized
                 for offer in group
                 if self._within_quotas(offer, nodes)
-            )
+            ]
+            found += allowed
             if counted and not sized:
-                self._reject(run, model, kind)
+                self._reject(self._why_not(run, model, kind))
+            elif counted and not allowed:
+                self._reject(BEYOND_QUOTAS)
         return found
 
     def _ladder(
@@ -142,13 +147,15 @@ class Desk:
         unit = program_offer(offer)
         return all(nodes * quota.weight(unit) <= quota.maximum for quota in self.quotas if quota.covers(unit))
 
-    def _reject(self, run: TrainingRun, model: Architecture, kind: InstanceType) -> None:
+    def _reject(self, reason: str) -> None:
+        self.rejections[reason] = self.rejections.get(reason, 0) + 1
+
+    def _why_not(self, run: TrainingRun, model: Architecture, kind: InstanceType) -> str:
         most = NODE_COUNTS[-1] if network_of(kind.provider, kind.name) else 1
         late = ideal_hours(run, model, kind, most) > (run.deadline_hours or math.inf)
         what = "too slow for the deadline" if late else "does not hold the job"
         alone = "" if most > 1 else " (one machine: no documented network)"
-        reason = f"hardware: {what}{alone}"
-        self.rejections[reason] = self.rejections.get(reason, 0) + 1
+        return f"hardware: {what}{alone}"
 
 
 def cluster_of(kind: InstanceType, nodes: int) -> Cluster:

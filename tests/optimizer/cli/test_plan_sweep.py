@@ -3,10 +3,17 @@
 import csv
 import io
 import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
+from optimizer.cli import sweep
+from optimizer.plans.plan import Plan
+from optimizer.plans.planner import Request
+from optimizer.plans.sweep import Sweep, sweep_plans
+from optimizer.program.problem import Status
 from tests.conftest import Command
 
 FLAGS = ("plan", "--model", "8B", "--provider", "aws", "--region", "us-east-1", "--gpu", "L4", "--gpu", "L40S")
@@ -32,6 +39,25 @@ def test_a_point_that_does_not_fit_is_null_and_the_others_stand(costopt: Command
 
 def test_a_sweep_without_any_plan_is_infeasible(costopt: Command) -> None:
     assert costopt(*FLAGS, "--sweep", "budget=10,20").code == 3
+
+
+def test_a_sweep_with_a_plan_that_is_not_proven_fails_where_proof_is_required(
+    costopt: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = (*FLAGS, "--sweep", "rate=1,2,3", "--require-optimal")
+    assert costopt(*arguments).code == 0
+    unproven = replace_status("feasible", at=2)
+    monkeypatch.setattr(sweep, "sweep_plans", unproven)
+    assert costopt(*arguments).code == 5
+    assert costopt(*arguments[:-1]).code == 0
+
+
+def replace_status(status: Status, *, at: float) -> Callable[..., Iterator[tuple[float, Plan]]]:
+    def plans(request: Request, sweep: Sweep) -> Iterator[tuple[float, Plan]]:
+        for value, plan in sweep_plans(request, sweep):
+            yield value, replace(plan, status=status) if value == at else plan
+
+    return plans
 
 
 def test_csv_has_a_row_a_value(costopt: Command) -> None:

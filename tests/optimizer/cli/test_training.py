@@ -93,6 +93,13 @@ def test_a_quota_bounds_what_a_job_takes(costopt: Command, tmp_path: Path) -> No
     assert bound["fastest"]["gpus"] <= 16
 
 
+def test_a_quota_that_leaves_no_cluster_is_counted_among_the_reasons(costopt: Command, tmp_path: Path) -> None:
+    file = tmp_path / "quota.yaml"
+    file.write_text("quotas:\n  - {provider: aws, maximum: 0}\n")
+    bound = document_of(costopt, *TRAIN, "--provider", "aws", "--gpu", "H100", "--quota", str(file), code=3)
+    assert bound["rejections"]["hardware: every cluster that holds the job exceeds a quota"] > 0
+
+
 @pytest.mark.parametrize("task", [(), ("--task", "train")])
 def test_jobs_of_a_file_share_budget_and_calendar(costopt: Command, tmp_path: Path, task: tuple[str, ...]) -> None:
     file = tmp_path / "jobs.yaml"
