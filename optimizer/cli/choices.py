@@ -9,7 +9,7 @@ from optimizer.workload.architecture import Architecture, architecture_from_conf
 from providers.accelerators import matches
 from providers.errors import InvalidValue, UnknownName, UsageError, nearest
 from providers.instance_types import NOT_SOLD_ON_DEMAND
-from providers.offers import Offer, PurchaseOption, Trait
+from providers.offers import PROVIDERS, Offer, PurchaseOption, Trait
 
 if TYPE_CHECKING:
     from optimizer.program.problem import Quota
@@ -79,6 +79,11 @@ def accelerators(names: Iterable[str] | None) -> tuple[frozenset[str], tuple[str
         if len(variants) > 1:
             remarks.append(f"--gpu {name} means {', '.join(variants)}")
     return frozenset(found), tuple(remarks)
+
+
+def providers(words: Iterable[str] | None) -> frozenset[str]:
+    """The sellers that the words mean, whatever their case; empty for none. Raises UnknownName."""
+    return frozenset(one_of("provider", word, PROVIDERS) for word in words or ())
 
 
 def purchase_options(words: Iterable[str] | None) -> frozenset[PurchaseOption]:

@@ -93,7 +93,7 @@ def compare(
         write_result(_rfq(title, need, extras, job, format_), output)
         return ExitCode.DONE
     view = market_view.MarketView(
-        providers=frozenset(name.lower() for name in provider or ()),
+        providers=choices.providers(provider),
         regions=frozenset(region or ()),
         gpus=tuple(gpu or ()),
         purchase_options=frozenset(PurchaseOption) if not purchase else choices.purchase_options(purchase),

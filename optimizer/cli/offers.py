@@ -75,7 +75,7 @@ def offers(
         max_usd_per_hour=values.money("--max-price", max_price),
     )
     filters = offers_output.all_filters(
-        providers=frozenset(name.lower() for name in provider or ()),
+        providers=choices.providers(provider),
         regions=frozenset(region or ()),
         accelerators=names,
         purchase_options=choices.purchase_options(purchase) if purchase else None,

@@ -114,7 +114,7 @@ class PlanFlags:
     def market(self) -> market_view.MarketView:
         """Raises UnknownName, InvalidValue."""
         return market_view.MarketView(
-            providers=frozenset(name.lower() for name in self.provider or ()),
+            providers=choices.providers(self.provider),
             regions=frozenset(self.region or ()),
             gpus=tuple(self.gpu or ()),
             purchase_options=choices.purchase_options(self.purchase),

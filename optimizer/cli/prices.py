@@ -74,7 +74,7 @@ def history(
     else:
         names, _ = choices.accelerators([what])
         wanted = Wanted(
-            providers=frozenset(provider or ()),
+            providers=choices.providers(provider),
             regions=frozenset(region or ()),
             purchase_options=choices.purchase_options(purchase),
         )
@@ -108,16 +108,19 @@ def diff(
     from optimizer.cli.prices_view import CacheView, Wanted
     from optimizer.cli.settings import today
     from optimizer.cli.streams import say, write_result
+    from providers.errors import InvalidValue
 
     format_ = choices.one_of("format", format_, choices.FORMATS)
     names, _ = choices.accelerators(gpu)
     wanted = Wanted(
-        providers=frozenset(provider or ()),
+        providers=choices.providers(provider),
         accelerators=names,
         purchase_options=choices.purchase_options(purchase) if purchase else None,
     )
-    last_day = values.day("--to", until) or today()
+    last_day = values.past_day("--to", until, today()) or today()
     first_day = values.day("--from", since) or last_day - timedelta(days=30)
+    if first_day >= last_day:
+        raise InvalidValue("--from", str(first_day), f"give a day before {last_day}, the later day")
     view = CacheView()
     found = view.changes(first_day, last_day, wanted)
     write_result(prices_output.diff(found, first_day, last_day, format_, everything=show_all), output)

@@ -118,6 +118,13 @@ OUT_OF_DOMAIN = [
     ((*SIZE, "--count", "3", "--tp", "3"), "tensor-parallel degree 3: 32 attention heads do not divide by 3"),
     ((*SIZE, "--concurrency", "0"), "--concurrency': 0 is not in the range"),
     (("offers", "--count", "0"), "--count': 0 is not in the range"),
+    (("prices", "diff", "--provider", "awss"), "unknown provider 'awss'; did you mean aws"),
+    (("prices", "history", "H100", "--provider", "awss"), "unknown provider 'awss'; did you mean aws"),
+    (
+        ("prices", "diff", "--from", "2026-09-02", "--to", "2026-09-01"),
+        "--from '2026-09-02': give a day before 2026-09",
+    ),
+    (("prices", "diff", "--to", "3026-01-01"), "--to '3026-01-01': what will be known then is not known yet"),
     (("offers", "--limit", "0"), "--limit': 0 is not in the range"),
     (("offers", "--max-price", "5k"), "--max-price '5k': "),
     (("offers", "--min-memory=-1"), "--min-memory -1.0: "),
