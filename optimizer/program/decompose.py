@@ -13,10 +13,10 @@ from optimizer.program.prices import extra_costs
 from optimizer.program.problem import SolverOptions
 from optimizer.program.solver import Answer, Session
 
-CHOICES = (6, 25)
+CHOICES = (10, 25)
 """Candidates to choose from: few first, more if that leaves the gap open."""
 
-NODES = 20
+NODES = 1
 """Nodes for the program of one period: the root nearly always comes within the gap asked for."""
 
 SHARE_OF_GAP = 0.3

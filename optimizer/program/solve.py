@@ -235,7 +235,9 @@ def _by_period(model: Model, priced: Answer, options: SolverOptions, bound: floa
             best = replace(priced, status="stopped", values=fitted, objective=price, bound=bound, nodes=0)
             if _gap_of(best) <= options.gap:
                 return best
-            values = fitted
+            # Without starts a period only sees what is kept: where that stays, another pass would find the same.
+            same = not model.starts and all(round(values[one]) == round(fitted[one]) for one in model.kept.values())
+            values = None if same else fitted
     return best
 
 

@@ -52,7 +52,7 @@ def test_without_reductions_the_optimum_is_the_same(first: int) -> None:
         assert (plain.usd_per_hour or 0.0) == pytest.approx(reduced.usd_per_hour or 0.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("first", range(0, 120, BLOCK))
+@pytest.mark.parametrize("first", range(0, 80, BLOCK))
 def test_the_most_throughput_is_that_of_trying_everything(first: int) -> None:
     for seed in range(first, first + BLOCK):
         problem = with_budget(random_problem(seed), seed)
@@ -81,7 +81,7 @@ def with_budget(problem: Problem, seed: int) -> Problem:
     )
 
 
-@pytest.mark.parametrize("first", range(0, 200, BLOCK))
+@pytest.mark.parametrize("first", range(0, 100, BLOCK))
 def test_cuts_of_whole_replicas_and_units_leave_the_optimum(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small problems as if they were large: relaxed with all cuts, by period, then as integers."""
     monkeypatch.setattr(solving, "SMALL", 0)
@@ -89,7 +89,7 @@ def test_cuts_of_whole_replicas_and_units_leave_the_optimum(first: int, monkeypa
         same_optimum(random_problem(seed), SolverOptions())
 
 
-@pytest.mark.parametrize("first", range(0, 80, BLOCK))
+@pytest.mark.parametrize("first", range(0, 40, BLOCK))
 def test_a_plan_by_period_is_feasible_and_its_gap_honest(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solving, "SMALL", 0)
     monkeypatch.setattr(solving, "LARGE", 0)
