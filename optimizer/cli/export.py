@@ -17,7 +17,8 @@ def export(
         typer.Option(
             "--to",
             metavar="TARGET",
-            help="vllm, sglang, kubernetes, skypilot, dstack, nginx or terraform; repeatable.",
+            help="vllm, sglang, tensorrt-llm, triton, ray, kubernetes, skypilot, dstack, nginx; fsdp, deepspeed, "
+            "megatron, axolotl; slurm, terraform; repeatable.",
         ),
     ],
     output: Annotated[
@@ -55,6 +56,7 @@ def export(
     if there and not force:
         raise UsageError(f"already there: {', '.join(there)}; --force replaces them")
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         write_result(text, str(folder / name))
         if name.endswith(".sh"):
             (folder / name).chmod(0o755)

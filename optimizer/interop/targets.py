@@ -6,10 +6,13 @@ from typing import Final
 from optimizer.interop.launch_plan import Exported, LaunchPlan
 from providers.errors import UnknownName, UsageError, nearest
 
-SERVING: Final = ("vllm", "sglang", "kubernetes", "skypilot", "dstack", "nginx")
-TRAINING: Final = ()
-TARGETS: Final = (*SERVING, *TRAINING, "terraform")
-"""Each is a module of this package with `export(plan)`."""
+SERVING: Final = (
+    *("vllm", "sglang", "tensorrt-llm", "triton", "ray"),
+    *("kubernetes", "skypilot", "dstack", "nginx"),
+)
+TRAINING: Final = ("fsdp", "deepspeed", "megatron", "axolotl")
+TARGETS: Final = (*SERVING, *TRAINING, "slurm", "terraform")
+"""Each is a module of this package with `export(plan)`; the last two take plans of both kinds."""
 
 
 def export(plan: LaunchPlan, target: str) -> Exported:
@@ -21,5 +24,5 @@ def export(plan: LaunchPlan, target: str) -> Exported:
         raise UsageError(f"{plan.file} plans training: {name} serves; one of {', '.join(TARGETS)} may do")
     if name in TRAINING and not plan.jobs:
         raise UsageError(f"{plan.file} plans serving: {name} trains; one of {', '.join(SERVING)} may do")
-    exported: Exported = import_module(f"optimizer.interop.{name}").export(plan)
+    exported: Exported = import_module(f"optimizer.interop.{name.replace('-', '_')}").export(plan)
     return exported

@@ -1,0 +1,75 @@
+"""Turns groups of replicas into a Ray Serve configuration with its LLM application."""
+
+from typing import Any, Final
+
+from optimizer.interop import vllm
+from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, device, provenance
+from optimizer.interop.yaml_text import yaml_documents
+from optimizer.sizing.engines import engine_profile
+
+VERSION: Final = "2.60"
+"""Newest on PyPI on 2026-11-30; fields of docs.ray.io (serve/llm, configuration reference), read that day."""
+
+_TYPES: Final = {
+    "H100-SXM5-80GB": "H100",
+    "H100-PCIe-80GB": "H100",
+    "H200-SXM5-141GB": "H200",
+    "A100-SXM4-40GB": "A100-40G",
+    "A100-PCIe-40GB": "A100-40G",
+    "A100-SXM4-80GB": "A100-80G",
+    "A100-PCIe-80GB": "A100-80G",
+    "A10G": "A10G",
+    "B200": "B200",
+    "L4": "L4",
+    "L40S": "L40S",
+    "T4": "T4",
+    "V100-SXM2-16GB": "V100",
+    "MI300X": "AMD-Instinct-MI300X-OAM",
+}
+"""Names of ray.util.accelerators by canonical accelerator."""
+
+
+def export(plan: LaunchPlan) -> Exported:
+    """One configuration with an application for each group of replicas, on a route of its own."""
+    warnings = []
+    for group in plan.groups:
+        warnings += [*vllm.checkpoint_warnings(group), *vllm.device_warnings(group), *vllm.context_warnings(group)]
+        if group.purchase.accelerator not in _TYPES:
+            warnings.append(f"{group.name}: Ray's name for {group.purchase.accelerator} is not known here: none is set")
+        if group.instances_per_replica > 1:
+            warnings.append(f"{group.name}: a replica spans {group.instances_per_replica} machines of the Ray cluster")
+    head = [*provenance(plan), f"For Ray {VERSION} on machines that are there: serve run ray-serve.yaml"]
+    content = {"applications": [_application(group, several=len(plan.groups) > 1) for group in plan.groups]}
+    return Exported(files={"ray-serve.yaml": yaml_documents([content], head)}, warnings=tuple(warnings))
+
+
+def _application(group: ReplicaGroup, *, several: bool) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "model_loading_config": {"model_id": group.model, "model_source": group.model},
+        "deployment_config": {"num_replicas": group.replicas, "max_ongoing_requests": group.batch},
+        "engine_kwargs": engine_arguments(group),
+    }
+    if group.purchase.accelerator in _TYPES and device(group.purchase) is not None:
+        config["accelerator_type"] = _TYPES[group.purchase.accelerator]
+    return {
+        "name": group.name,
+        "route_prefix": f"/{group.name}" if several else "/",
+        "import_path": "ray.serve.llm:build_openai_app",
+        "args": {"llm_configs": [config]},
+    }
+
+
+def engine_arguments(group: ReplicaGroup) -> dict[str, Any]:
+    """vLLM's engine arguments under their Python names."""
+    words = vllm.arguments(group, per_instance=False)
+    found: dict[str, Any] = {
+        "tensor_parallel_size": group.tensor_parallel,
+        "pipeline_parallel_size": group.pipeline_parallel,
+        "max_model_len": group.context_tokens,
+        "max_num_seqs": group.batch,
+        "gpu_memory_utilization": engine_profile("vllm").memory_share,
+    }
+    for flag in ("--dtype", "--quantization", "--kv-cache-dtype"):
+        if flag in words:
+            found[flag.removeprefix("--").replace("-", "_")] = words[words.index(flag) + 1]
+    return found
