@@ -117,7 +117,10 @@ def assumed_terms(
 ) -> Iterator[str]:
     """What is assumed of buying by the hour, of spot and of the need's length, where the plan can use either."""
     if horizon is not None:
-        yield f"the need lasts {horizon}: a longer commitment is paid to its end, within that time"
+        yield (
+            f"the need lasts {horizon}: a longer commitment is paid to its end, within that time; a shorter one is "
+            "renewed, and its last term counted only as long as it is needed"
+        )
     if any(workload.profile for workload, _ in pairs):
         yield f"an instance bought by the hour is paid for {boot_minutes:g} minutes before it serves"
     if PurchaseOption.SPOT in view.purchase_options:

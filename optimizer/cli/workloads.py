@@ -104,8 +104,13 @@ def from_trace(path: str, workload: InferenceWorkload, *, at_peak: bool, max_sha
             f"prefill-bound: {summary.input_over_output:.0f} input tokens per output token; sizing by output tokens "
             "alone would mislead"
         )
+    left_out = sum(demand.share for demand in reduced.demands if demand.shape.total_tokens > limit)
+    if left_out > 0:
+        warnings.append(
+            f"{left_out:.1%} of the requests are of shapes above {limit:,} tokens: they are not planned for"
+        )
     if over > 0:
-        warnings.append(f"{over:.1%} of the requests are longer than {limit:,} tokens and are not planned for")
+        warnings.append(f"{over:.1%} of the requests are longer than {limit:,} tokens, which no replica will take")
     if scale != 1.0:
         assumptions.append(f"rates scaled by {scale:.3g} to the {workload.requests_per_s:g} requests/s of --rate")
     planned = replace(workload, demands=demands, profile=reduced.profile, context_tokens=limit)

@@ -64,6 +64,16 @@ def test_requests_over_the_context_are_left_out_and_said(costopt: Command) -> No
     assert all(s["input_tokens"] + s["output_tokens"] <= 8192 for s in document["workloads"][0]["shapes"])
 
 
+def test_short_requests_that_a_long_shape_takes_along_are_said_to_be_left_out(costopt: Command) -> None:
+    lengths = [3000, 4500, *[500] * 20]
+    rows = [f"{i},{lengths[i % 22]},50" for i in range(440)]
+    Path("t.csv").write_text("\n".join([HEADER, *rows]), encoding="utf-8")
+    document = planned(costopt, "--trace", "t.csv", "--context", "3600", "--trace-shapes", "4")
+    assert [shape["input_tokens"] for shape in document["workloads"][0]["shapes"]] == [500]
+    assert "9.1% of the requests are of shapes above 3,600 tokens: they are not planned for" in document["warnings"]
+    assert "4.5% of the requests are longer than 3,600 tokens, which no replica will take" in document["warnings"]
+
+
 def test_rows_left_out_are_counted(costopt: Command) -> None:
     Path("t.csv").write_text(log() + "oops,1,1\n300,1,x\n", encoding="utf-8")
     document = planned(costopt, "--trace", "t.csv")
