@@ -40,6 +40,13 @@ _QUANTISATIONS: Final = {
     "modelopt_fp4": "fp4",
     "nvfp4": "fp4",
 }
+_ASSUMED_POSITIONS: Final = 2048
+"""The longest context of the older models, whose files may leave it out (OPT, BLOOM, Falcon)."""
+
+_QWEN_FULL_LAYERS: Final = 28
+"""Qwen's first layers see everything; how many, where the file is silent (transformers, Qwen2Config). Its windows are
+off unless the file turns them on."""
+
 _DTYPES: Final = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 
 
@@ -112,6 +119,7 @@ def _shape(reader: _Reader, kind: str) -> Architecture:
     rank = reader.optional("kv_lora_rank")
     nope, rope = reader.optional("qk_nope_head_dim") or 0, reader.optional("qk_rope_head_dim") or 0
     window, full = _windows(reader, kind, layers)
+    longest = reader.optional(*_KEYS["max_position"])
     return Architecture(
         name=reader.name,
         hf_id=reader.name,
@@ -122,7 +130,7 @@ def _shape(reader: _Reader, kind: str) -> Architecture:
         kv_heads=_kv_heads(reader, kind, heads),
         head_dim=nope + rope if rank else reader.optional("head_dim") or hidden // heads,
         vocab=reader.needed("vocab"),
-        max_position=reader.optional(*_KEYS["max_position"]) or 2048,
+        max_position=longest or _ASSUMED_POSITIONS,
         tied=reader.flag("tie_word_embeddings", _tied_by_default(kind)),
         native_dtype="bf16",
         params_total=0.0,
@@ -145,6 +153,7 @@ def _shape(reader: _Reader, kind: str) -> Architecture:
         sliding_window=window,
         soft_capped=bool(reader.config.get("attn_logit_softcapping")),
         full_attention_layers=full,
+        notes=() if longest else (f"config.json names no longest context: {_ASSUMED_POSITIONS:,} tokens assumed",),
     )
 
 
@@ -165,11 +174,15 @@ def _shared_width(reader: _Reader, expert_width: int) -> int:
 def _windows(reader: _Reader, kind: str, layers: int) -> tuple[int | None, int]:
     """The sliding window, and how many layers attend to everything."""
     window = reader.optional("sliding_window", "attention_chunk_size")
-    if not window or not reader.flag("use_sliding_window", True):
+    is_qwen = kind.startswith("qwen")
+    if not window or not reader.flag("use_sliding_window", not is_qwen):
         return None, layers
     types = reader.config.get("layer_types")
     if isinstance(types, list):
         return window, sum(1 for entry in types if entry == "full_attention")
+    if is_qwen:
+        first = reader.optional("max_window_layers")
+        return window, min(layers, _QWEN_FULL_LAYERS if first is None else first)
     pattern = reader.optional("sliding_window_pattern", "_sliding_window_pattern")
     if kind in ("gemma3", "gemma3_text"):
         pattern = pattern or 6
@@ -188,7 +201,7 @@ def _tied_by_default(kind: str) -> bool:
 
 
 def _with_notes(model: Architecture, config: Mapping[str, Any], multimodal: bool) -> Architecture:
-    notes = ["the vision tower is not counted"] if multimodal else []
+    notes = [*model.notes, *(["the vision tower is not counted"] if multimodal else [])]
     dtype = _DTYPES.get(str(config.get("torch_dtype") or config.get("dtype") or "").removeprefix("torch."), "")
     if not dtype:
         notes.append("config.json names no dtype: 16 bit assumed")

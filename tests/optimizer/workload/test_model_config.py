@@ -92,3 +92,28 @@ def test_an_architecture_that_is_not_known_is_an_error_and_no_guess() -> None:
 def test_an_unknown_quantisation_is_an_error() -> None:
     with pytest.raises(InvalidValue, match="quantization_config"):
         architecture_from_config(llama_70b(quantization_config={"quant_method": "magic"}), "mine")
+
+
+@pytest.mark.parametrize(
+    ("over", "window", "full"),
+    [
+        ({}, None, 80),
+        ({"use_sliding_window": False}, None, 80),
+        ({"use_sliding_window": True}, 4096, 28),
+        ({"use_sliding_window": True, "max_window_layers": 70}, 4096, 70),
+        ({"use_sliding_window": True, "max_window_layers": 0}, 4096, 0),
+    ],
+)
+def test_windows_of_qwen_are_off_unless_asked_for_and_spare_the_first_layers(
+    over: dict[str, Any], window: int | None, full: int
+) -> None:
+    model = architecture_from_config(llama_70b(model_type="qwen2", sliding_window=4096, **over), "m")
+    assert (model.sliding_window, model.full_attention_layers) == (window, full)
+
+
+def test_a_file_without_a_longest_context_says_what_is_assumed() -> None:
+    config = llama_70b()
+    del config["max_position_embeddings"]
+    model = architecture_from_config(config, "m")
+    assert model.max_position == 2048
+    assert "config.json names no longest context: 2,048 tokens assumed" in model.notes
