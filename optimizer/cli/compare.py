@@ -84,10 +84,13 @@ def compare(
     if init:
         write_result(_example(), output)
         return ExitCode.DONE
+    if rfq and format_ == "csv":
+        write_result(_answer_sheet(), output)  # the columns are the same whatever is needed
+        return ExitCode.DONE
     title, need, hosted = _need(
         model, rate, input_tokens, output_tokens, context, ttft_ms, tpot_ms, precision, gpu or [], count
     )
-    job = None if hours is None else Decimal(repr(values.positive("--hours", hours)))
+    job = None if hours is None else Decimal(repr(values.hours("--hours", hours)))
     extras = _extras(costs)
     if rfq:
         write_result(_rfq(title, need, extras, job, format_), output)
@@ -157,7 +160,9 @@ def _need(
             raise UsageError(f"--gpu {gpu[0]} means {names}: name one, they are not the same")
         return f"{count} x {variants[0].name}", HeldAccelerators(variants[0], count), None
     if not model or rate is None:
-        raise UsageError("no need: give --model with --rate, like --model 70B --rate 5, or --gpu with --count")
+        raise UsageError(
+            "nothing to compare: give --model with --rate, like --model 70B --rate 5, or --gpu with --count"
+        )
     architecture = choices.architecture(model)
     shape = RequestShape(input_tokens=input_tokens, output_tokens=output_tokens)
     workload = InferenceWorkload(
@@ -192,13 +197,17 @@ def _rfq(title: str, need: "Need", extras: "Extras", hours: Decimal | None, form
     from optimizer.cli.choices import json_text
     from optimizer.cli.page_output import rendered_page
     from optimizer.cli.settings import now
-    from optimizer.report.rfq import rfq_csv, rfq_document, rfq_page
+    from optimizer.report.rfq import rfq_document, rfq_page
 
     if format_ == "json":
         return json_text(rfq_document(title, need, extras, hours, now()))
-    if format_ == "csv":
-        return rfq_csv()
     return rendered_page(rfq_page(title, need, extras, hours, now()), format_, now(), frozenset())
+
+
+def _answer_sheet() -> str:
+    from optimizer.report.rfq import rfq_csv
+
+    return rfq_csv()
 
 
 def _rendered(found: "Comparison", format_: str) -> str | bytes:

@@ -90,7 +90,11 @@ def _request(
         today=today(),
         max_age_days=flags.max_age_days,
         limits=_limits(flags, quotas),
-        terms=market_view.terms(boot_minutes=flags.boot_minutes, spot_margin=flags.spot_margin, horizon=flags.horizon),
+        terms=market_view.terms(
+            boot_minutes=values.not_negative("--boot-minutes", flags.boot_minutes),
+            spot_margin=flags.spot_margin,
+            horizon=flags.horizon,
+        ),
         holdings=market_view.holdings(flags.current, offers.all_on_file),
         every_alternative=flags.show_all,
         reasons=flags.explain or flags.show_all,
@@ -126,6 +130,6 @@ def _limits(flags: PlanFlags, quotas: tuple[Quota, ...]) -> Limits:
         min_providers=flags.min_providers,
         max_provider_share=values.share("--max-provider-share", flags.max_provider_share),
         spare_replicas=flags.spare_replicas,
-        minimum_hours_up=flags.min_hours_up,
+        minimum_hours_up=values.not_negative("--min-hours-up", flags.min_hours_up),
         quotas=quotas,
     )

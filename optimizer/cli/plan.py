@@ -164,7 +164,7 @@ def plan(
     if task == "infer" and workload_file is not None and train_options.holds_jobs(workload_file):
         task = "train"
     train_options.check_flags(context_, task)
-    from optimizer.cli.plan_flags import PlanFlags
+    from optimizer.cli.plan_flags import PlanFlags, check_serving_flags
 
     flags = PlanFlags.of(arguments)
     if melange is not None:
@@ -177,4 +177,5 @@ def plan(
         return train_plan.run(flags, task)
     from optimizer.cli import infer_plan
 
+    check_serving_flags(context_, file=workload_file, trace=trace)
     return infer_plan.run(flags, started)

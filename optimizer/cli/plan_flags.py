@@ -2,14 +2,38 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from optimizer.cli import choices, market_view, values
 from optimizer.cli.exits import ExitCode
 from optimizer.cli.settings import today
 from optimizer.program.problem import SolverOptions
+from providers.errors import UsageError
 
+if TYPE_CHECKING:
+    from typer import Context
+
+_OF_ONE_WORKLOAD: Final = frozenset(
+    {
+        *("input_tokens", "output_tokens", "context", "ttft_ms", "tpot_ms", "precision", "kv_precision"),
+        *("max_utilization", "same_region"),
+    }
+)
+_OF_A_TRACE: Final = frozenset({"trace_rate", "trace_shapes"})
 _NOT_FLAGS: Final = frozenset({"context_", "started"})
+
+
+def check_serving_flags(command: "Context", *, file: str | None, trace: str | None) -> None:
+    """Raises UsageError for a flag that would have no effect beside a workload file, or without a request log."""
+    for parameter in command.command.params:
+        source = command.get_parameter_source(parameter.name or "")
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        flag = max(parameter.opts, key=len)
+        if file is not None and parameter.name in _OF_ONE_WORKLOAD:
+            raise UsageError(f"{flag} has no effect on --workload: give it in the file, to each workload")
+        if trace is None and parameter.name in _OF_A_TRACE:
+            raise UsageError(f"{flag} is for --trace; give --trace FILE, or leave it out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

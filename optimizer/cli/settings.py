@@ -105,7 +105,7 @@ def _from_file(
     if unknown:
         _check_general(path, sorted(unknown), commands)
     shared = {key: value for key, value in general.items() if key in parameters}
-    return {parameters[key].name: _text(path, key, value) for key, value in (shared | own).items()}
+    return {parameters[key].name: _text(path, parameters[key], value) for key, value in (shared | own).items()}
 
 
 def _check_general(path: Path, keys: Iterable[str], commands: Mapping[str, Callable[[], Any]]) -> None:
@@ -116,10 +116,12 @@ def _check_general(path: Path, keys: Iterable[str], commands: Mapping[str, Calla
             raise UnknownName(f"table or option in {path}", key, nearest(key, [*commands, *sorted(known)]))
 
 
-def _text(path: Path, key: str, value: Any) -> Any:
+def _text(path: Path, parameter: Any, value: Any) -> Any:
     """Values as a flag would give them: text, or a list of texts; switches stay true or false."""
     if isinstance(value, dict):
-        raise UsageError(f"{path}: {key} is an option, so give it a value and not a table")
+        raise UsageError(f"{path}: {_flag(parameter)} is an option, so give it a value and not a table")
     if isinstance(value, bool):
         return value
-    return [str(item) for item in value] if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return [str(item) for item in value]
+    return str(value).split(",") if parameter.multiple else str(value)

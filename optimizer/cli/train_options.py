@@ -92,7 +92,7 @@ INFERENCE_ONLY: Final = frozenset(
         *("rate", "input_tokens", "output_tokens", "context", "trace", "trace_rate", "trace_shapes", "ttft_ms"),
         *("tpot_ms", "kv_precision", "engine", "gpu_memory_utilization", "max_utilization", "max_spot_share"),
         *("min_providers", "max_provider_share", "spare_replicas", "current", "horizon", "boot_minutes"),
-        *("spot_margin", "concurrency", "prefix_cache_hit", "measured", "melange", "sweep"),
+        *("min_hours_up", "spot_margin", "concurrency", "prefix_cache_hit", "measured", "melange", "sweep"),
     }
 )
 """Parameters of `plan` and `size` that only one kind of task takes."""

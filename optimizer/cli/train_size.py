@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from optimizer.cli import values
 from optimizer.cli.choices import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.cli.train_options import TrainingFlags, training_run
@@ -37,7 +38,7 @@ def size_training(
     variants = matches(gpu)
     accelerator = variants[0]
     run, notes = for_hardware(training_run(flags, now=now, needs_tokens=False), accelerator)
-    cluster = usual_cluster(accelerator, count, host_memory_gb)
+    cluster = usual_cluster(accelerator, count, values.positive("--host-memory", host_memory_gb))
     check_run(run, model, count)
     sized = best_layout(run, model, cluster) or closest_layout(run, model, cluster)
     if sized is None:

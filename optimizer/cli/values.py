@@ -44,6 +44,20 @@ def positive(what: str, value: float | None) -> float | None:
     return value
 
 
+def not_negative(what: str, value: float) -> float:
+    """A finite number from 0 on. Raises InvalidValue."""
+    if not (math.isfinite(value) and value >= 0):
+        raise InvalidValue(what, value, "give a finite number from 0 on")
+    return value
+
+
+def hours(what: str, value: float | None) -> float | None:
+    """A finite number of hours above 0, of at most 1000 years. Raises InvalidValue."""
+    if positive(what, value) is not None and value is not None and value > _MAX_DURATION_HOURS:
+        raise InvalidValue(what, value, f"give at most {_MAX_DURATION_HOURS:,.0f} hours")
+    return value
+
+
 def share(what: str, value: float | None, *, zero: bool = False) -> float | None:
     """A number above 0 (or from 0 on, with `zero`) up to 1. Raises InvalidValue."""
     if value is not None and not (0 < value <= 1 or (zero and value == 0)):

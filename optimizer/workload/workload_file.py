@@ -42,6 +42,12 @@ from providers.units import HOURS_PER_DAY, HOURS_PER_WEEK
 MAX_BYTES: Final = 2_000_000
 MAX_WORKLOADS: Final = 1000
 
+_MESSAGES: Final[Mapping[str, str]] = {
+    "model_type": "must be keys with values, like `name: value`",
+    "model_attributes_type": "must be keys with values, like `name: value`",
+}
+"""In the place of messages that name classes of this program."""
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Lines = Mapping[tuple[str | int, ...], int]
 
@@ -159,7 +165,9 @@ def _fault(one: Mapping[str, Any], lines: Lines) -> str:
     value = one["input"]
     shown = f" (value {value!r})" if isinstance(value, (str, int, float, bool)) else ""
     where = ".".join(str(part) for part in path) or "file"
-    message = str(one["msg"]).removeprefix("Value error, ")
+    message = _MESSAGES.get(one["type"]) or str(one["msg"]).removeprefix("Value error, ")
+    if not path and value is None:
+        message = "is empty"
     return f"{line}{where}: {message}{shown}"
 
 

@@ -25,6 +25,7 @@ LLAMA: dict[str, Any] = {
 }
 PLAN = ("plan", "--model", "8B", "--rate", "1")
 SIZE = ("size", "--model", "8B", "--gpu", "L4")
+HELD = ("compare", "--gpu", "H100-SXM5-80GB", "--count", "8")
 
 
 def assert_refused(costopt: Command, *arguments: object, says: str, code: int = 2) -> None:
@@ -110,6 +111,14 @@ OUT_OF_DOMAIN = [
     ((*PLAN, "--horizon", "0m"), "--horizon '0m': write a duration above 0 and up to 1000 years, like 90d, 26w or 6m"),
     ((*PLAN, "--as-of", "3026-01-01"), "--as-of '3026-01-01': what will be known then is not known yet"),
     (("offers", "--as-of", "3026-01-01"), "--as-of '3026-01-01': what will be known then is not known yet"),
+    ((*PLAN, "--boot-minutes", "nan"), "--boot-minutes nan: give a finite number from 0 on"),
+    ((*PLAN, "--boot-minutes", "inf"), "--boot-minutes inf: give a finite number from 0 on"),
+    ((*PLAN, "--min-hours-up", "nan"), "--min-hours-up nan: give a finite number from 0 on"),
+    ((*PLAN, "--trace-rate", "mean"), "--trace-rate is for --trace; give --trace FILE, or leave it out"),
+    ((*PLAN, "--trace-shapes", "3"), "--trace-shapes is for --trace"),
+    ((*HELD, "--hours", "nan"), "--hours nan: give a finite number above 0"),
+    ((*HELD, "--hours", "1e300"), "--hours 1e+300: give at most 8,760,000 hours"),
+    ((*SIZE, "--task", "lora", "--host-memory", "nan"), "--host-memory nan: give a finite number above 0"),
     ((*PLAN, "--precision", "auto", "--precision", "fp8"), "--precision auto cannot be combined with fp8"),
     ((*SIZE, "--count", "0"), "--count': 0 is not in the range"),
     ((*SIZE, "--count", "99999999"), "--count': 99999999 is not in the range"),

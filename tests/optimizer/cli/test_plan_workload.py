@@ -119,6 +119,31 @@ def test_a_file_replaces_the_flags_of_a_single_workload(costopt: Command, flags:
     assert "--workload replaces" in outcome.err
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--input-tokens", "500"),
+        ("--output-tokens", "50"),
+        ("--context", "4096"),
+        ("--ttft-ms", "500"),
+        ("--tpot-ms", "50"),
+        ("--precision", "bf16"),
+        ("--kv-precision", "fp8"),
+        ("--max-utilization", "0.5"),
+        ("--same-region",),
+    ],
+)
+def test_a_flag_without_effect_on_a_file_is_refused(costopt: Command, flags: tuple[str, ...]) -> None:
+    outcome = costopt("plan", "--workload", written(TWO), *flags)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert f"{flags[0]} has no effect on --workload: give it in the file" in outcome.err
+
+
+def test_a_default_of_a_single_workload_stays_beside_a_file(costopt: Command) -> None:
+    Path("costopt.toml").write_text("[plan]\ninput-tokens = 500\n", encoding="utf-8")
+    assert costopt("plan", "--workload", written(TWO), *MARKET).code == 0
+
+
 def test_a_missing_file_is_said_once(costopt: Command) -> None:
     outcome = costopt("plan", "--workload", "nowhere.yaml")
     assert (outcome.code, outcome.out) == (2, "")

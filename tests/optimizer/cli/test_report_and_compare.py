@@ -168,6 +168,13 @@ def test_the_answer_sheet_of_a_request_is_a_quotes_file(costopt: Command) -> Non
     assert "quote Acme" in {way["name"] for way in json.loads(outcome.out)["ways"]}
 
 
+def test_the_columns_of_a_quotes_file_are_written_without_a_need(costopt: Command) -> None:
+    outcome = costopt("compare", "--rfq", "--format", "csv")
+    assert outcome.code == 0, outcome.err
+    need = ("--gpu", "H100-SXM5-80GB", "--count", "8")
+    assert outcome.out == costopt("compare", "--rfq", *need, "--format", "csv").out
+
+
 def test_a_request_names_no_seller(costopt: Command) -> None:
     text = costopt("compare", "--rfq", "--model", "8B", "--rate", "5", "--format", "md").out.lower()
     assert "requests" in text
@@ -183,8 +190,8 @@ def test_a_request_names_no_seller(costopt: Command) -> None:
         (("report", "b.yaml", "--actuals", "none.csv"), "cost export 'none.csv' cannot be read"),
         (("report", "b.yaml", "--actuals", "b.yaml"), "the cost export has no column BilledCost"),
         (("report", "b.yaml", "--format", "pdf"), "unknown format 'pdf'"),
-        (("compare",), "no need: give --model with --rate"),
-        (("compare", "--model", "8B"), "no need: give --model with --rate"),
+        (("compare",), "nothing to compare: give --model with --rate"),
+        (("compare", "--model", "8B"), "nothing to compare: give --model with --rate"),
         (("compare", "--gpu", "H100", "--count", "8"), "--gpu H100 means H100-SXM5-80GB"),
         (("compare", "--count", "8"), "--count needs one --gpu"),
         (("compare", "--model", "8B", "--rate", "1", "--count", "8"), "give one of them"),

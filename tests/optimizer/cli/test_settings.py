@@ -55,6 +55,14 @@ def test_a_group_of_commands_reads_one_table_for_those_of_its_members_that_have_
     assert "did you mean max-age?" in costopt("prices", "history", "H100").err
 
 
+@pytest.mark.parametrize("value", ['"lambda,gcp"', '["lambda", "gcp"]'])
+def test_a_text_fills_a_repeatable_option_as_a_variable_does(costopt: Command, value: str) -> None:
+    Path("costopt.toml").write_text(f"provider = {value}\n", encoding="utf-8")
+    outcome = costopt("offers", "--gpu", "H100", "-f", "json")
+    assert outcome.code == 0, outcome.err
+    assert {offer["provider"] for offer in json.loads(outcome.out)["offers"]} == {"lambda", "gcp"}
+
+
 def test_a_list_fills_a_repeatable_option(costopt: Command) -> None:
     Path("costopt.toml").write_text('provider = ["lambda", "gcp"]\n', encoding="utf-8")
     outcome = costopt("offers", "--gpu", "H100", "-f", "json")

@@ -112,6 +112,21 @@ def test_what_is_no_workload_file_is_refused(text: str) -> None:
         parsed(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "file: is empty"),
+        ("# nothing yet", "file: is empty"),
+        ("- model: 8B", "file: must be keys with values"),
+        ("workloads: [chat]", r"workloads\.0: must be keys with values, like `name: value` \(value 'chat'\)"),
+    ],
+)
+def test_what_a_file_lacks_is_said_without_names_of_classes(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        parsed(text)
+    assert "_File" not in str(caught.value)
+
+
 def test_broken_yaml_is_named_with_its_line() -> None:
     with pytest.raises(UsageError, match=r"w\.yaml, line 2: no valid YAML"):
         parsed("workloads:\n  - {name: a: b}\n")
