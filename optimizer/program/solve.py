@@ -152,8 +152,10 @@ def _solve_with_cuts(model: Model, options: SolverOptions) -> Answer:
     if small and not _needs_routing(model):
         return _solve_integers(model, options)
     relaxed = _relax(model, options, rounding=not small)
-    if relaxed.values is None:
+    if relaxed.status == "infeasible":
         return relaxed
+    if relaxed.status != "optimal":  # stopped by the clock: its objective is no bound
+        return _solve_integers(model, options)
     if small or not decomposable(model):
         return _solve_integers(model, options, relaxed.objective)
     bound = _tighten(model, relaxed, options)
@@ -194,7 +196,7 @@ def _relax(model: Model, options: SolverOptions, *, rounding: bool) -> Answer:
     before = -inf
     for _ in range(MAX_ROUNDS):
         answer = session.solve()
-        if answer.values is None:
+        if answer.status != "optimal" or answer.values is None:
             break
         if add_violated_cuts(model, answer.values, options):
             continue
@@ -206,11 +208,13 @@ def _relax(model: Model, options: SolverOptions, *, rounding: bool) -> Answer:
 
 def _tighten(model: Model, relaxed: Answer, options: SolverOptions) -> float:
     """The relaxation's bound with the cuts of whole units by period as well."""
-    before = -inf
-    while _gains(relaxed.objective, before) and add_period_cuts(model, relaxed, options):
-        before = relaxed.objective
+    bound = -inf
+    while relaxed.status == "optimal" and _gains(relaxed.objective, bound):
+        bound = relaxed.objective
+        if not add_period_cuts(model, relaxed, options):
+            break
         relaxed = _relax(model, options, rounding=True)
-    return relaxed.objective
+    return bound
 
 
 def _gains(objective: float, before: float) -> bool:
