@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "export": "optimizer.cli.export",
     "import": "optimizer.cli.import_",
     "guide": "optimizer.cli.guide",
+    "mcp": "optimizer.cli.mcp",
 }
 """Commands in the order of the help, and the module of each, whose `app` holds it."""
 
