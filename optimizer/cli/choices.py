@@ -82,14 +82,20 @@ def accelerators(names: Iterable[str] | None) -> tuple[frozenset[str], tuple[str
 
 
 def providers(words: Iterable[str] | None) -> frozenset[str]:
-    """The sellers that the words mean, whatever their case; empty for none. Raises UnknownName."""
-    return frozenset(one_of("provider", word, PROVIDERS) for word in words or ())
+    """The sellers that the words mean, with commas or without, whatever their case; empty for none.
+
+    Raises UnknownName.
+    """
+    return frozenset(one_of("provider", word, PROVIDERS) for word in _parts(words))
 
 
 def purchase_options(words: Iterable[str] | None) -> frozenset[PurchaseOption]:
-    """The options that the words mean, written with `-` or `_`; on demand without words. Raises UnknownName."""
+    """The options that the words mean, with commas or without, written with `-` or `_`; on demand without words.
+
+    Raises UnknownName.
+    """
     known = {option.value.replace("_", "-"): option for option in PurchaseOption}
-    chosen = {known[one_of("purchase option", word.replace("_", "-"), tuple(known))] for word in words or ()}
+    chosen = {known[one_of("purchase option", word.replace("_", "-"), tuple(known))] for word in _parts(words)}
     return frozenset(chosen or {PurchaseOption.ON_DEMAND})
 
 
@@ -111,7 +117,7 @@ def not_on_demand(providers: Set[str], names: Set[str], options: Set[PurchaseOpt
 def includes(words: Iterable[str] | None) -> tuple[frozenset[Trait], bool]:
     """Traits that are accepted, and whether uncalibrated accelerators are. Raises UnknownName."""
     known = (*(trait.value for trait in Trait), UNCALIBRATED)
-    chosen = {one_of("kind to include", part.strip(), known) for word in words or () for part in word.split(",")}
+    chosen = {one_of("kind to include", part, known) for part in _parts(words)}
     return frozenset(Trait(word) for word in chosen - {UNCALIBRATED}), UNCALIBRATED in chosen
 
 
@@ -119,7 +125,7 @@ def precisions(words: Iterable[str] | None) -> tuple[str, ...]:
     """The allowed dtypes by canonical name, empty for `auto`. Raises UnknownName."""
     from optimizer.sizing.dtypes import weight_format
 
-    chosen = [part.strip() for word in words or () for part in word.split(",")]
+    chosen = _parts(words)
     if "auto" in chosen:
         if len(set(chosen)) > 1:
             raise UsageError(f"--precision auto cannot be combined with {', '.join(p for p in chosen if p != 'auto')}")
@@ -170,3 +176,8 @@ def quota_warnings(quotas: Sequence["Quota"], offers: Sequence[Offer]) -> tuple[
     from optimizer.plans.market_files import quotas_without_effect
 
     return tuple(quotas_without_effect(quotas, offers))
+
+
+def _parts(words: Iterable[str] | None) -> list[str]:
+    """Each word of a repeatable flag, which may also hold several with commas."""
+    return [part.strip() for word in words or () for part in word.split(",")]

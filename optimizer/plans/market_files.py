@@ -73,7 +73,7 @@ def parse_quotas(text: str, name: str) -> tuple[Quota, ...]:
     try:
         file = _Quotas.model_validate(content)
     except ValidationError as error:
-        raise UsageError(f"{name}: {faults(error, lines)}") from None
+        raise UsageError(f"{name}: {faults(error, lines, _Quotas)}") from None
     return tuple(_quota(index, given) for index, given in enumerate(file.quotas))
 
 
@@ -86,7 +86,7 @@ def parse_current(text: str, name: str, offers: Sequence[Offer]) -> tuple[Holdin
     try:
         file = _Current.model_validate(content)
     except ValidationError as error:
-        raise UsageError(f"{name}: {faults(error, lines)}") from None
+        raise UsageError(f"{name}: {faults(error, lines, _Current)}") from None
     return tuple(
         _holding(given, offers, f"{name}, line {lines['running', index]}") for index, given in enumerate(file.running)
     )

@@ -59,7 +59,7 @@ def parse_jobs(text: str, name: str) -> tuple[JobEntry, ...]:
     try:
         jobs = _File.model_validate(content).jobs
     except ValidationError as error:
-        raise UsageError(f"{name}: {faults(error, lines)}") from None
+        raise UsageError(f"{name}: {faults(error, lines, _File)}") from None
     seen: set[str] = set()
     for job in jobs:
         if job.name in seen:

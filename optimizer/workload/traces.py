@@ -133,7 +133,9 @@ def read_trace(lines: Iterable[str], name: str) -> Trace:
         raise UsageError(f"{name}, line {rows.line_num}: no CSV: {error}") from None
     bad = sum(rejected.values())
     if len(found) < 2 or bad > _MAX_BAD_SHARE * (bad + len(found)):
-        reasons = ", ".join(f"{count} × {reason}" for reason, count in rejected.items()) or "no rows"
+        reasons = ", ".join(f"{count} × {reason}" for reason, count in rejected.items()) or (
+            "no other rows" if found else "no rows"
+        )
         raise UsageError(f"{name} has {len(found)} usable requests ({reasons}); at least two and most rows are needed")
     table = np.array(sorted(found))
     return Trace(

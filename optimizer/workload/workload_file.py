@@ -22,7 +22,7 @@ workloads:
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -36,7 +36,7 @@ from optimizer.workload.workload import (
     RequestShape,
     ShapeDemand,
 )
-from providers.errors import UsageError
+from providers.errors import UsageError, nearest
 from providers.units import HOURS_PER_DAY, HOURS_PER_WEEK
 
 MAX_BYTES: Final = 2_000_000
@@ -119,7 +119,7 @@ def parse_workloads(text: str, name: str) -> tuple[InferenceWorkload, ...]:
     try:
         file = _File.model_validate(content)
     except ValidationError as error:
-        raise UsageError(f"{name}: {faults(error, lines)}") from None
+        raise UsageError(f"{name}: {faults(error, lines, _File)}") from None
     return tuple(workload_of(workload) for workload in file.workloads)
 
 
@@ -151,12 +151,15 @@ def load_yaml(text: str, name: str) -> tuple[Any, Lines]:
     return content, lines
 
 
-def faults(error: ValidationError, lines: Lines) -> str:
-    """Every fault as `line 4, workloads.0.rate: … (value -1)`, one behind the other."""
-    return "; ".join(_fault(one, lines) for one in error.errors(include_url=False))
+def faults(error: ValidationError, lines: Lines, model: type[BaseModel] | None = None) -> str:
+    """Every fault as `line 4, workloads.0.rate: … (value -1)`, one behind the other.
+
+    With the `model` of the file an unknown key comes with the nearest keys that may stand there.
+    """
+    return "; ".join(_fault(one, lines, model) for one in error.errors(include_url=False))
 
 
-def _fault(one: Mapping[str, Any], lines: Lines) -> str:
+def _fault(one: Mapping[str, Any], lines: Lines, model: type[BaseModel] | None) -> str:
     path = tuple(one["loc"])
     known = path
     while known and known not in lines:
@@ -168,7 +171,29 @@ def _fault(one: Mapping[str, Any], lines: Lines) -> str:
     message = _MESSAGES.get(one["type"]) or str(one["msg"]).removeprefix("Value error, ")
     if not path and value is None:
         message = "is empty"
+    if one["type"] == "extra_forbidden" and model is not None:
+        near = nearest(str(path[-1]), _keys(model, path[:-1]))
+        message += f"; did you mean {', '.join(near)}?" if near else ""
     return f"{line}{where}: {message}{shown}"
+
+
+def _keys(model: type[BaseModel], path: tuple[str | int, ...]) -> tuple[str, ...]:
+    """The keys that a file of that model may have at a path; none where the path leaves its models."""
+    for part in path:
+        if isinstance(part, str):
+            field = model.model_fields.get(part)
+            inner = None if field is None else _model_in(field.annotation)
+            if inner is None:
+                return ()
+            model = inner
+    return tuple(model.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model that a field holds, by itself, or in a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
 
 
 def _note_lines(node: yaml.Node, path: tuple[str | int, ...], lines: dict[tuple[str | int, ...], int]) -> None:

@@ -85,6 +85,16 @@ def test_a_filter_is_kept(costopt: Command, flags: tuple[str, ...], key: str, ex
     assert values(planned(costopt, *RATE, *flags), key) == expected
 
 
+@pytest.mark.parametrize(
+    ("flag", "words"),
+    [("--purchase", ("spot", "reserved-1y")), ("--provider", ("aws", "gcp")), ("--precision", ("bf16", "fp8"))],
+)
+def test_several_words_of_a_flag_may_come_with_commas(costopt: Command, flag: str, words: tuple[str, str]) -> None:
+    repeated = planned(costopt, *RATE, flag, words[0], flag, words[1])
+    assert planned(costopt, *RATE, flag, ",".join(words)) == repeated
+    assert planned(costopt, *RATE, flag, ", ".join(words)) == repeated
+
+
 def test_a_family_name_means_its_variants_and_says_so(costopt: Command) -> None:
     document = planned(costopt, *RATE, "--gpu", "H100")
     assert values(document, "accelerator") <= {"H100-SXM5-80GB", "H100-PCIe-80GB", "H100-NVL-94GB"}

@@ -89,7 +89,7 @@ def test_rows_left_out_are_counted(costopt: Command) -> None:
     [
         ("t.csv", b"", "t.csv is empty"),
         ("t.csv", b"a,b\n1,2\n", "no column for time"),
-        ("t.csv", HEADER.encode() + b"\n1,2,3\n", "1 usable requests"),
+        ("t.csv", HEADER.encode() + b"\n1,2,3\n", "1 usable requests (no other rows)"),
         ("t.csv.gz", gzip.compress(log().encode())[:100], "damaged"),
         ("t.csv.gz", b"\x1f\x8bnonsense", "damaged"),
         ("t.csv", b"\xff\xfe\x00\x01" * 20, "not UTF-8 text"),

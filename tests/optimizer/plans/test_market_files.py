@@ -45,7 +45,7 @@ def test_a_quota_of_a_family_must_name_the_variant() -> None:
         ("{maximum: -1}", r"q\.yaml: line 2, quotas\.0\.maximum: .*value -1"),
         ("{region: x}", r"quotas\.0\.maximum: Field required"),
         ("{maximum: 1, unit: racks}", r"quotas\.0\.unit: .*value 'racks'"),
-        ("{maximum: 1, acelerator: H100}", r"quotas\.0\.acelerator: Extra inputs"),
+        ("{maximum: 1, acelerator: H100}", r"quotas\.0\.acelerator: Extra inputs .*did you mean accelerator\?"),
         ("{maximum: 1, purchase: monthly}", r"quotas\.0\.purchase: .*value 'monthly'"),
     ],
 )

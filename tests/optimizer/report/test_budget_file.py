@@ -69,7 +69,7 @@ def test_private_prices_and_discounts_are_read() -> None:
         ("name: b\nbudgets: {total_usd: true}\n", r"line 2, budgets\.total_usd: write a number"),
         ("name: b\nbudgets: {total_usd: 1, alerts: {actual: [-1]}}\n", r"budgets\.alerts\.actual\.0.*value -1"),
         ("name: b\n", "no workloads, items, commitments or total budget"),
-        ("- a\n", "valid dictionary"),
+        ("- a\n", "must be keys with values"),
         ("name: [\n", "no valid YAML"),
         ("name: &a b\nitems: [*a]\n", "anchors and aliases"),
         ("name: !!python/object/apply:os.system [ls]\n", "no valid YAML|could not determine"),
