@@ -72,14 +72,14 @@ def plan(
     ] = None,
     max_spot_share: Annotated[
         float | None,
-        typer.Option("--max-spot-share", metavar="SHARE", help="Most of the accelerators that may be spot."),
+        typer.Option("--max-spot-share", metavar="SHARE", help="Most of accelerators and load on spot."),
     ] = None,
     min_providers: Annotated[
         int, typer.Option("--min-providers", metavar="N", min=0, max=5, help="Providers that must take part.")
     ] = 0,
     max_provider_share: Annotated[
         float | None,
-        typer.Option("--max-provider-share", metavar="SHARE", help="Most of the spend that one provider may get."),
+        typer.Option("--max-provider-share", metavar="SHARE", help="Most of accelerators and load of one provider."),
     ] = None,
     spare_replicas: Annotated[
         int,

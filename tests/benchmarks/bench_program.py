@@ -6,6 +6,8 @@
     snapshot   the shipped prices with every purchase option over 24 hours, 1, 5 and 50 workloads. What a replica serves
                is made up from list prices: sizes and structure are those of real problems, the answers are not.
 
+    growth     time against offers, workloads and periods
+
 Goals: never dearer than slices and never slower than slices of 4, 10 times faster than slices of 8 together; 5 x 200
 proven in 3 s; 10 x 600 within 0.5 % in 10 s; 1 x snapshot x 24 within 0.1 % in 2 s; 50 x snapshot x 24 within 1 % in
 60 s. Both the wall clock and the processor's time are printed: on a busy machine only the second says something.
@@ -18,6 +20,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from statistics import median
@@ -252,9 +255,23 @@ def bench_snapshot(largest: int) -> None:
             report(f"{workloads} x snapshot x 24 hours", day_of(offers, workloads, 100.0), gap, goal)
 
 
+def bench_growth() -> None:
+    """How time grows with offers, workloads and periods, one of them at a time."""
+    offers = snapshot_offers()
+    for step in (16, 4, 1):
+        report(f"1 x {len(offers[::step])} offers x 24", day_of(offers[::step], 1, 100.0), 0.01, "-")
+    for workloads in (1, 2, 4, 8):
+        report(f"{workloads} x {len(offers)} offers x 24", day_of(offers, workloads, 100.0), 0.01, "-")
+    day = day_of(offers, 2, 100.0)
+    for hours in (1, 6, 24):
+        part = [replace(one, demand=one.demand[:hours]) for one in day.workloads]
+        fewer = replace(day, workloads=part, periods=day.periods[:hours])
+        report(f"2 x {len(offers)} offers x {hours}", fewer, 0.01, "-")
+
+
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", default=["melange", "scale", "snapshot"])
+    parser.add_argument("what", nargs="*", default=["melange", "scale", "snapshot", "growth"])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--largest", type=int, default=50, help="most workloads on the snapshot")
     asked = parser.parse_args(arguments)
@@ -264,6 +281,8 @@ def main(arguments: Sequence[str]) -> None:
         bench_scale()
     if "snapshot" in asked.what:
         bench_snapshot(asked.largest)
+    if "growth" in asked.what:
+        bench_growth()
 
 
 if __name__ == "__main__":
