@@ -1,8 +1,8 @@
 """Says what was chosen: fleets of instances and replicas, their cost re-added in Decimal, the proof and the rest."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Literal
 
@@ -281,6 +281,30 @@ class PriceDates:
     undated: int
     stale: int
     max_age_days: int
+
+
+def price_dates(offers: Sequence[Offer], offers_on_file: int, today: date, max_age_days: int) -> PriceDates:
+    """How old the prices of the eligible offers are; one without a date is stale."""
+    days = [offer.observed_on for offer in offers if offer.observed_on]
+    limit = today - timedelta(days=max_age_days)
+    return PriceDates(
+        as_of_oldest=min(days, default=None),
+        as_of_newest=max(days, default=None),
+        offers_considered=offers_on_file,
+        offers_eligible=len(offers),
+        undated=len(offers) - len(days),
+        stale=len(offers) - sum(day >= limit for day in days),
+        max_age_days=max_age_days,
+    )
+
+
+def age_warnings(offer: Offer, today: date, max_age_days: int) -> Iterator[str]:
+    """What to say of a chosen offer whose price is stale."""
+    if offer.observed_on is None:
+        yield f"{offer.key}: the price has no date; treat it as stale"
+    elif offer.observed_on < today - timedelta(days=max_age_days):
+        age = (today - offer.observed_on).days
+        yield f"{offer.key}: the price is {age} days old (of {offer.observed_on}); `costopt refresh` updates it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

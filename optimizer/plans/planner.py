@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -17,9 +16,10 @@ from optimizer.plans.plan import (
     Fleet,
     Plan,
     PlannedWorkload,
-    PriceDates,
     Proof,
     PurchaseReason,
+    age_warnings,
+    price_dates,
 )
 from optimizer.plans.reasons import purchase_reasons
 from optimizer.plans.remedies import limit_in_words, remedies
@@ -78,7 +78,7 @@ def plan(request: Request) -> Plan:
         cheapest=cheapest,
         runner_up=_runner_up(alternatives, fleet, request.objective),
         proof=_proof(main, request),
-        prices=_price_dates(request),
+        prices=price_dates(request.offers, request.offers_on_file, request.today, request.max_age_days),
         alternatives=alternatives,
         binding_limits=_binding_limits(main, request) if fleet and limited else (),
         reasons=_reasons(desk, main) if fleet else (),
@@ -238,20 +238,6 @@ def _proof(choice: Choice, request: Request) -> Proof:
     )
 
 
-def _price_dates(request: Request) -> PriceDates:
-    days = [offer.observed_on for offer in request.offers if offer.observed_on]
-    limit = request.today - timedelta(days=request.max_age_days)
-    return PriceDates(
-        as_of_oldest=min(days, default=None),
-        as_of_newest=max(days, default=None),
-        offers_considered=request.offers_on_file,
-        offers_eligible=len(request.offers),
-        undated=len(request.offers) - len(days),
-        stale=sum(1 for offer in request.offers if offer.observed_on is None or offer.observed_on < limit),
-        max_age_days=request.max_age_days,
-    )
-
-
 def _sizing_rejections(sizers: Iterable[Sizer]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for sizer in sizers:
@@ -269,14 +255,9 @@ def _warnings(fleet: Fleet | None, request: Request) -> Iterable[str]:
     """What a buyer must know of the chosen offers: age of the prices, doubtful spot prices, unknown stock."""
     if fleet is None:
         return
-    limit = request.today - timedelta(days=request.max_age_days)
     for item in fleet.instances:
         offer = item.offer
-        if offer.observed_on is None:
-            yield f"{offer.key}: the price has no date; treat it as stale"
-        elif offer.observed_on < limit:
-            age = (request.today - offer.observed_on).days
-            yield f"{offer.key}: the price is {age} days old (of {offer.observed_on}); `costopt refresh` updates it"
+        yield from age_warnings(offer, request.today, request.max_age_days)
         if offer.purchase_option is PurchaseOption.SPOT:
             yield f"{offer.key}: spot can be taken away at short notice, and its price moves"
     for group in fleet.replicas:

@@ -4,12 +4,11 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
 from optimizer.plans.clusters import Desk
-from optimizer.plans.plan import PriceDates
+from optimizer.plans.plan import age_warnings, price_dates
 from optimizer.plans.training_plan import (
     ClusterChoice,
     PlannedJob,
@@ -80,7 +79,7 @@ def plan_training(request: TrainingRequest) -> TrainingPlan:
         runner_up=_runner_up(alternatives, chosen, request.objective),
         alternatives=alternatives,
         trade_off=trade_off(first),
-        prices=_price_dates(request),
+        prices=price_dates(request.offers, request.offers_on_file, request.today, request.max_age_days),
         rejections={**request.rejections, **desk.rejections},
         suggestions=() if jobs else tuple(_suggestions(request, first, alternatives, fastest)),
         warnings=(*request.warnings, *_warnings(request, jobs)),
@@ -263,23 +262,8 @@ def _suggestions(
     yield from limits
 
 
-def _price_dates(request: TrainingRequest) -> PriceDates:
-    days = [offer.observed_on for offer in request.offers if offer.observed_on]
-    limit = request.today - timedelta(days=request.max_age_days)
-    return PriceDates(
-        as_of_oldest=min(days, default=None),
-        as_of_newest=max(days, default=None),
-        offers_considered=request.offers_on_file,
-        offers_eligible=len(request.offers),
-        undated=len(request.offers) - len(days),
-        stale=sum(1 for offer in request.offers if offer.observed_on is None or offer.observed_on < limit),
-        max_age_days=request.max_age_days,
-    )
-
-
 def _warnings(request: TrainingRequest, jobs: Iterable[PlannedJob]) -> Iterator[str]:
     """What a buyer must know: age of prices, capacity, an interval that passes the deadline, long sequences."""
-    limit = request.today - timedelta(days=request.max_age_days)
     for run, model in request.jobs:
         if run.sequences_per_step < _MACHINE:
             yield (
@@ -294,11 +278,7 @@ def _warnings(request: TrainingRequest, jobs: Iterable[PlannedJob]) -> Iterator[
             )
     for job in jobs:
         choice, offer = job.choice, job.choice.offer
-        if offer.observed_on is None:
-            yield f"{offer.key}: the price has no date; treat it as stale"
-        elif offer.observed_on < limit:
-            age = (request.today - offer.observed_on).days
-            yield f"{offer.key}: the price is {age} days old (of {offer.observed_on}); `costopt refresh` updates it"
+        yield from age_warnings(offer, request.today, request.max_age_days)
         deadline = choice.run.deadline_hours
         if deadline is not None and job.start_hours + choice.hours_high > deadline:
             yield (
