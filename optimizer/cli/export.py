@@ -32,32 +32,12 @@ def export(
 
     Standard output lists the files; what a target cannot express is said on standard error. Nothing is started.
     """
-    from pathlib import Path
-
+    from optimizer.cli.export_files import written
     from optimizer.cli.streams import say, write_result
     from optimizer.cli.workloads import read_text
     from optimizer.interop.launch_plan import MAX_BYTES, parse_plan
-    from optimizer.interop.targets import export as write_target
-    from providers.errors import UsageError
 
     launch = parse_plan(read_text(plan, "plan", MAX_BYTES), plan)
-    exported = [write_target(launch, target) for target in dict.fromkeys(to)]
-    files = {name: text for one in exported for name, text in one.files.items()}
-    warnings = dict.fromkeys(warning for one in exported for warning in one.warnings)
+    paths, warnings = written(launch, to, output, replace=force)
     say((f"warning: {warning}" for warning in warnings), quiet=quiet)
-    if not files:
-        raise UsageError(f"nothing of this plan can be written for {', '.join(to)}: see the warnings")
-    folder = Path(output)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make the folder {output!r}: {error.strerror or error}") from None
-    there = [name for name in files if (folder / name).exists()]
-    if there and not force:
-        raise UsageError(f"already there: {', '.join(there)}; --force replaces them")
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        write_result(text, str(folder / name))
-        if name.endswith(".sh"):
-            (folder / name).chmod(0o755)
-    write_result("".join(f"{folder / name}\n" for name in files), "-")
+    write_result("".join(f"{path}\n" for path in paths), "-")

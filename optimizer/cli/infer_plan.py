@@ -33,6 +33,11 @@ def run(flags: PlanFlags, started: float) -> int:
     text = plan_output.render(result, format_, explained=flags.explain, everything=flags.show_all, trace=given.trace)
     write_result(text, flags.output)
     say(plan_output.remarks(result, format_), quiet=flags.quiet)
+    if flags.export:
+        from optimizer.cli.export_files import write_exports
+        from optimizer.plans.document import plan_document
+
+        say(write_exports(plan_document(result), flags.output, flags.export), quiet=flags.quiet)
     return flags.exit_code(result.status)
 
 

@@ -142,6 +142,10 @@ def plan(
     ] = False,
     format_: options.Format = "table",
     output: options.Output = "-",
+    export: Annotated[
+        list[str] | None,
+        typer.Option("--export", metavar="TARGET:DIR", help="Also write launch files, as `export`; repeatable."),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the arithmetic and why the plan beat the runner-up.")
     ] = False,
@@ -167,6 +171,10 @@ def plan(
     from optimizer.cli.plan_flags import PlanFlags, check_serving_flags
 
     flags = PlanFlags.of(arguments)
+    if export:
+        from optimizer.cli.export_files import check_exports
+
+        check_exports(export, one_plan=sweep is None and melange is None)
     if melange is not None:
         from optimizer.cli.infer_plan import run_melange
 

@@ -102,6 +102,7 @@ class PlanFlags:
     require_optimal: bool
     format_: str
     output: str
+    export: list[str] | None
     explain: bool
     show_all: bool
     timing: bool

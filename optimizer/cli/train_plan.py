@@ -59,6 +59,11 @@ def run(flags: PlanFlags, task: str) -> int:
     text = train_plan_output.render(runs, format_, explained=flags.explain, everything=flags.show_all)
     write_result(text, flags.output)
     say(train_plan_output.remarks(runs, format_), quiet=flags.quiet)
+    if flags.export:
+        from optimizer.cli.export_files import write_exports
+        from optimizer.plans.training_document import training_plan_document
+
+        say(write_exports(training_plan_document(runs), flags.output, flags.export), quiet=flags.quiet)
     return flags.exit_code(runs.solution.status)
 
 

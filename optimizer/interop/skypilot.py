@@ -7,7 +7,7 @@ from typing import Any, Final
 from optimizer.interop import vllm
 from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, texts, whole, wish
 from optimizer.interop.command_lines import Server, served, servers
-from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, provenance
+from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, device, provenance
 from optimizer.interop.yaml_text import yaml_documents
 from optimizer.workload.workload_file import Lines
 
@@ -85,13 +85,19 @@ def service(group: ReplicaGroup) -> dict[str, Any]:
             'if [ "$SKYPILOT_NODE_RANK" != 0 ]; then ranks+=(--headless); fi\n'
             f'{vllm.command(words)} \\\n  "${{ranks[@]}}"\n'
         )
+    found = device(group.purchase)
+    vendor = None if found is None else found.vendor
     servers = group.replicas if group.instances_per_replica > 1 else group.instances
     document["resources"] = resources(group.purchase) | {"ports": vllm.PORT}
     document["service"] = {
         "readiness_probe": {"path": "/v1/models", "initial_delay_seconds": 3600},
         "replicas": servers,
     }
-    document["setup"] = f"pip install vllm=={vllm.VERSION}\n"
+    if vendor == "AMD":
+        # The wheels on PyPI are for NVIDIA.
+        document["resources"]["image_id"] = f"docker:{vllm.IMAGES[vendor]}"
+    else:
+        document["setup"] = f"pip install vllm=={vllm.VERSION}\n"
     document["run"] = run
     return document
 

@@ -42,3 +42,35 @@ def test_a_file_that_is_no_plan_is_a_usage_error(costopt: Command) -> None:
 def test_scripts_can_be_run(costopt: Command, plan: Path) -> None:
     costopt("export", plan, "--to", "vllm", "-o", "out")
     assert all(file.stat().st_mode & 0o111 for file in Path("out").glob("*.sh"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "target"),
+    [
+        (("--model", "8B", "--rate", "1"), "kubernetes"),
+        (("--model", "7B", "--task", "qlora", "--tokens", "10M", "--deadline", "5d"), "axolotl"),
+    ],
+)
+def test_a_plan_writes_its_files_at_once(costopt: Command, flags: tuple[str, ...], target: str) -> None:
+    outcome = costopt("plan", *flags, "-q", "--export", f"{target}:launch")
+    assert outcome.code == 0, outcome.err
+    assert list(Path("launch").iterdir())
+
+
+def test_an_export_that_is_no_target_is_refused_before_planning(costopt: Command) -> None:
+    outcome = costopt("plan", "--model", "8B", "--rate", "1", "--export", "kubernets:launch")
+    assert outcome.code == 2
+    assert "kubernetes" in outcome.err
+
+
+def test_an_infeasible_plan_writes_nothing(costopt: Command) -> None:
+    outcome = costopt("plan", "--model", "405B", "--rate", "1000", "--gpu", "T4", "--export", "vllm:launch")
+    assert outcome.code == 3
+    assert not Path("launch").exists()
+    assert "nothing is written" in outcome.err
+
+
+def test_a_sweep_has_no_one_plan_to_export(costopt: Command) -> None:
+    outcome = costopt("plan", "--model", "8B", "--sweep", "rate=1:10:log3", "--export", "vllm:launch")
+    assert outcome.code == 2
+    assert "--sweep" in outcome.err
