@@ -89,6 +89,7 @@ def plan(request: Request) -> Plan:
         warnings=(
             *request.warnings,
             *_unserved(main),
+            *_not_ruled_out(main, request),
             *_warnings(fleet, request),
             *(
                 ()
@@ -244,6 +245,19 @@ def _sizing_rejections(sizers: Iterable[Sizer]) -> dict[str, int]:
         for reason, count in sizer.rejections.items():
             counts[f"hardware: {reason}"] = counts.get(f"hardware: {reason}", 0) + count
     return dict(sorted(counts.items()))
+
+
+def _not_ruled_out(main: Choice, request: Request) -> Iterable[str]:
+    """Where the solver stopped before it had proven that no plan keeps to the budget."""
+    solution, budget = main.solution, request.budget_usd_per_month
+    if solution.status != "infeasible" or request.objective != "min_cost" or solution.bound is None or budget is None:
+        return
+    least = Decimal(solution.bound) * HOURS_PER_MONTH
+    if least <= budget and solution.usd_per_hour is not None:
+        yield (
+            f"not proven: a plan from {least:,.2f} USD/month on, within the budget, is not ruled out; --gap 0 or more "
+            "--max-nodes search further"
+        )
 
 
 def _unserved(main: Choice) -> Iterable[str]:

@@ -1,13 +1,16 @@
 """The planner on hand-made offers: what is chosen, beside what, and what would make the impossible possible."""
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
+from optimizer.plans import market
 from optimizer.plans.plan import Alternative, Plan
 from optimizer.plans.planner import Pool, plan
-from optimizer.program.problem import Limits
+from optimizer.program.problem import Limits, Problem, Solution, SolverOptions
+from optimizer.program.solve import solve
 from optimizer.workload.workload import SLO, RequestShape
 from providers.errors import NoUsablePrices, UsageError
 from providers.offers import Offer, PurchaseOption
@@ -152,8 +155,23 @@ def test_a_budget_that_runs_nothing_is_short_of_the_cheapest_that_runs_whatever_
     assert answer.objective == "max_throughput"
     assert answer.cheapest is not None
     assert answer.cheapest.requests_per_s < 1
-    assert [(s.limit, s.needed) for s in answer.shortfalls] == [("budget", pytest.approx(730))]
+    (short,) = answer.shortfalls
+    assert short.limit == "budget"
+    assert short.needed == pytest.approx(730)
     assert [s.flag for s in answer.suggestions] == ["--budget 730"]
+
+
+@pytest.mark.parametrize(("bound_per_month", "said"), [(90, True), (110, False)])
+def test_a_budget_that_was_not_proven_too_small_is_said_not_to_be(
+    monkeypatch: pytest.MonkeyPatch, bound_per_month: float, said: bool
+) -> None:
+    def stopped_early(problem: Problem, options: SolverOptions) -> Solution:
+        return replace(solve(problem, options), bound=bound_per_month / 730)
+
+    monkeypatch.setattr(market, "solve", stopped_early)
+    answer = plan(make_request(make_offer(usd="2"), rate=1, budget="100"))
+    assert answer.status == "infeasible"
+    assert any(line.startswith("not proven: a plan from 90.00 USD/month on") for line in answer.warnings) == said
 
 
 def test_a_flag_that_would_still_exceed_the_budget_is_not_suggested() -> None:
