@@ -42,6 +42,7 @@ def recognise(text: str, name: str) -> Recognised:
     if "\0" in text:
         raise UsageError(f"{name} is a binary file; known: {KNOWN}")
     stripped = text.lstrip()
+    _refuse_tables_of_money(stripped, name)
     if is_log_head(stripped):
         return Recognised(kind="log")
     if stripped.startswith("{"):
@@ -53,6 +54,17 @@ def recognise(text: str, name: str) -> Recognised:
     if not asks and not script:
         raise UsageError(f"{name} asks for nothing that is known here; known: {KNOWN}")
     return Recognised(kind="launch", asks=tuple(asks) or script)
+
+
+def _refuse_tables_of_money(text: str, name: str) -> None:
+    """Bills and quotes are read by other commands: raises UsageError that names them."""
+    header = {cell.strip().strip('"').lower() for cell in text.split("\n", maxsplit=1)[0].split(",")}
+    if {"billedcost", "chargeperiodstart"} <= header:
+        raise UsageError(f"{name} is a FOCUS export: `costopt report BUDGET.yaml --actuals {name}` reads it")
+    if {"vendor", "price"} <= header:
+        raise UsageError(
+            f"{name} is a table of quotes: `costopt compare --gpu NAME --count N --quotes {name}` reads it"
+        )
 
 
 def _json(text: str, name: str) -> Recognised:

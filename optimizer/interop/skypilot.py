@@ -4,10 +4,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from optimizer.interop import vllm
+from optimizer.interop import fsdp, vllm
 from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, texts, whole, wish
 from optimizer.interop.command_lines import Server, served, servers
-from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, device, provenance
+from optimizer.interop.launch_plan import (
+    Exported,
+    LaunchPlan,
+    Purchase,
+    ReplicaGroup,
+    TrainingJob,
+    device,
+    provenance,
+)
+from optimizer.interop.training_launch import layout_warnings, shared_warnings, torchrun
 from optimizer.interop.yaml_text import yaml_documents
 from optimizer.workload.workload_file import Lines
 
@@ -55,8 +64,19 @@ _OWN_INSTANCE_NAMES: Final = frozenset({"runpod"})
 
 
 def export(plan: LaunchPlan) -> Exported:
-    """One service file for each group of replicas; SkyServe runs one server on each machine (or set of machines)."""
+    """A service file for each group of replicas, and a task file for each training job.
+
+    SkyServe runs one server on each machine, or on each set of machines.
+    """
     files, warnings = {}, []
+    for job in plan.jobs:
+        head = [
+            *provenance(plan, [job.purchase]),
+            f"For SkyPilot {VERSION}, {fsdp.VERSION}: sky launch skypilot-{job.name}.yaml --env TRAIN_SCRIPT=train.py",
+        ]
+        files[f"skypilot-{job.name}.yaml"] = yaml_documents([task(job)], head)
+        warnings += [*shared_warnings(job, ("fsdp", "hf", "eager")), *layout_warnings(job)]
+        warnings += _purchase_warnings(job.name, job.purchase)
     for group in plan.groups:
         head = [
             *provenance(plan, group.purchases),
@@ -102,6 +122,19 @@ def service(group: ReplicaGroup) -> dict[str, Any]:
     return document
 
 
+def task(job: TrainingJob) -> dict[str, Any]:
+    """The training task; SkyPilot asks for TRAIN_SCRIPT, and copies the folder that it is started in."""
+    document: dict[str, Any] = {"name": job.name, "workdir": "."}
+    if job.nodes > 1:
+        document["num_nodes"] = job.nodes
+    document["resources"] = resources(job.purchase)
+    document["envs"] = {"TRAIN_SCRIPT": None}
+    document["setup"] = "pip install torch transformers trl peft\n"
+    first = 'MASTER_ADDR="$(echo "$SKYPILOT_NODE_IPS" | head -n1)"\n' if job.nodes > 1 else ""
+    document["run"] = f"{first}{torchrun(job, fsdp.arguments(job))}\n"
+    return document
+
+
 def resources(purchase: Purchase) -> dict[str, Any]:
     """The machine as SkyPilot's `resources` names it."""
     place = purchase.provider + "".join(f"/{part}" for part in (purchase.region, purchase.zone) if part)
@@ -121,18 +154,22 @@ def accelerator_name(purchase: Purchase) -> str:
 
 
 def _warnings(group: ReplicaGroup) -> Iterator[str]:
-    purchase = group.purchase
-    if purchase.accelerator not in NAMES:
-        yield f"{group.name}: SkyPilot's name for {purchase.accelerator} is not known here: `sky gpus list` has it"
-    if purchase.purchase_option not in ("on_demand", "spot"):
-        yield f"{group.name}: SkyPilot does not buy {purchase.purchase_option}: reserve the instances first"
+    yield from _purchase_warnings(group.name, group.purchase)
     if len(group.purchases) > 1:
         zones = ", ".join(str(item.zone) for item in group.purchases)
         yield f"{group.name}: the plan buys in several zones ({zones}); the file names the first"
+
+
+def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
+    """What SkyPilot's way of asking for machines cannot say."""
+    if purchase.accelerator not in NAMES:
+        yield f"{name}: SkyPilot's name for {purchase.accelerator} is not known here: `sky gpus list` has it"
+    if purchase.purchase_option not in ("on_demand", "spot"):
+        yield f"{name}: SkyPilot does not buy {purchase.purchase_option}: reserve the instances first"
     if purchase.accelerators < 1:
-        yield f"{group.name}: a part of an accelerator cannot be expressed: the file takes a whole one"
+        yield f"{name}: a part of an accelerator cannot be expressed: the file takes a whole one"
     if "PCIe" in purchase.accelerator and purchase.provider in _OWN_INSTANCE_NAMES:
-        yield f"{group.name}: SkyPilot's names may not tell {purchase.accelerator} from other forms: check the offer"
+        yield f"{name}: SkyPilot's names may not tell {purchase.accelerator} from other forms: check the offer"
 
 
 def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:

@@ -8,11 +8,12 @@ from providers.errors import UnknownName, UsageError, nearest
 
 SERVING: Final = (
     *("vllm", "sglang", "tensorrt-llm", "triton", "ray"),
-    *("kubernetes", "skypilot", "dstack", "nginx"),
+    *("kubernetes", "dstack", "nginx"),
 )
 TRAINING: Final = ("fsdp", "deepspeed", "megatron", "axolotl")
-TARGETS: Final = (*SERVING, *TRAINING, "slurm", "terraform")
-"""Each is a module of this package with `export(plan)`; the last two take plans of both kinds."""
+BOTH: Final = ("skypilot", "slurm", "terraform")
+TARGETS: Final = (*SERVING, *BOTH, *TRAINING)
+"""Each is a module of this package with `export(plan)`; BOTH take plans of serving and of training."""
 
 
 def export(plan: LaunchPlan, target: str) -> Exported:
@@ -21,8 +22,8 @@ def export(plan: LaunchPlan, target: str) -> Exported:
     if name not in TARGETS:
         raise UnknownName("target", target, nearest(name, TARGETS), f"known: {', '.join(TARGETS)}")
     if name in SERVING and not plan.groups:
-        raise UsageError(f"{plan.file} plans training: {name} serves; one of {', '.join(TARGETS)} may do")
+        raise UsageError(f"{plan.file} plans training: {name} serves; one of {', '.join((*TRAINING, *BOTH))} may do")
     if name in TRAINING and not plan.jobs:
-        raise UsageError(f"{plan.file} plans serving: {name} trains; one of {', '.join(SERVING)} may do")
+        raise UsageError(f"{plan.file} plans serving: {name} trains; one of {', '.join((*SERVING, *BOTH))} may do")
     exported: Exported = import_module(f"optimizer.interop.{name.replace('-', '_')}").export(plan)
     return exported

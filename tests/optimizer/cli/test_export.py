@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.interop.targets import SERVING
+from optimizer.interop.targets import BOTH, SERVING
 from tests.conftest import Command
 
 
@@ -15,7 +15,7 @@ def plan(costopt: Command) -> Path:
     return Path("plan.json")
 
 
-@pytest.mark.parametrize("target", [*SERVING, "terraform"])
+@pytest.mark.parametrize("target", [*SERVING, *BOTH])
 def test_a_plan_becomes_files_that_are_listed(costopt: Command, plan: Path, target: str) -> None:
     outcome = costopt("export", plan, "--to", target, "-o", "out")
     assert outcome.code == 0, outcome.err

@@ -31,7 +31,7 @@ def hostile() -> LaunchPlan:
 
 
 @every_plan
-@pytest.mark.parametrize("target", targets.SERVING)
+@pytest.mark.parametrize("target", [*targets.SERVING, *targets.BOTH])
 def test_every_file_says_which_plan_prices_and_dates_it_comes_from(plan: LaunchPlan, target: str) -> None:
     for name, text in files_of(plan, target).items():
         if name.endswith("model.json"):

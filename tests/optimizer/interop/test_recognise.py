@@ -190,3 +190,12 @@ def test_several_documents_keep_their_lines() -> None:
     ask = only(first + pod)
     assert ask.lines["accelerators"] == 12
     assert replace(ask).accelerators_per_machine == 4
+
+
+@pytest.mark.parametrize(
+    ("header", "command"),
+    [("BilledCost,ChargePeriodStart,ServiceName", "report"), ("vendor,gpu,price,price_unit", "compare")],
+)
+def test_bills_and_quotes_are_told_which_command_reads_them(header: str, command: str) -> None:
+    with pytest.raises(UsageError, match=f"costopt {command}"):
+        recognise(f"{header}\n1,2,3,4\n", "table.csv")

@@ -66,7 +66,7 @@ def flags(words: list[str]) -> dict[str, str]:
     return {word: after for word, after in zip(words, [*words[1:], ""], strict=True) if word.startswith("--")}
 
 
-@pytest.mark.parametrize("target", [*targets.TRAINING, "slurm", "terraform"])
+@pytest.mark.parametrize("target", [*targets.TRAINING, *targets.BOTH])
 def test_every_file_says_which_plan_it_comes_from(target: str) -> None:
     plan = make_training_plan()
     files = targets.export(plan, target).files
@@ -135,3 +135,21 @@ def test_targets_of_the_other_kind_are_refused() -> None:
         targets.export(make_training_plan(), "vllm")
     with pytest.raises(UsageError, match="plans serving"):
         targets.export(make_plan(), "deepspeed")
+
+
+def test_a_task_of_skypilot_asks_for_the_machines_and_the_script() -> None:
+    (text,) = targets.export(make_training_plan(), "skypilot").files.values()
+    content = yaml.safe_load(text)
+    assert content["num_nodes"] == 2
+    assert content["resources"]["accelerators"] == {"H100": 8}
+    assert content["envs"] == {"TRAIN_SCRIPT": None}
+    assert "service" not in content
+    checked = subprocess.run(["bash", "-n"], input=content["run"], text=True, capture_output=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_a_task_is_valid_by_the_schema_of_skypilot() -> None:
+    schemas = pytest.importorskip("sky.utils.schemas", exc_type=ImportError)
+    jsonschema = pytest.importorskip("jsonschema", exc_type=ImportError)
+    (text,) = targets.export(make_training_plan(), "skypilot").files.values()
+    jsonschema.validate(yaml.safe_load(text), schemas.get_task_schema())
