@@ -135,6 +135,7 @@ def test_jobs_of_a_file_share_budget_and_calendar(costopt: Command, tmp_path: Pa
         ((*TRAIN, "--budget", "5k"), "plain number"),
         (("--task", "train", "--tokens", "1B"), "no model"),
         ((*TRAIN, "--rate", "5"), "--rate is for --task infer"),
+        ((*TRAIN, "--min-hours-up", "5"), "--min-hours-up is for --task infer"),
         (("--model", "7B", "--rate", "5", "--tokens", "1B"), "--tokens is for training"),
         (("--task", "train", "--workload", "missing.yaml"), "missing.yaml"),
     ],
