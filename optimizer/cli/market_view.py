@@ -118,8 +118,7 @@ def assumed_terms(
     """What is assumed of buying by the hour, of spot and of the need's length, where the plan can use either."""
     if horizon is not None:
         yield (
-            f"the need lasts {horizon}: a longer commitment is paid to its end, within that time; a shorter one is "
-            "renewed, and its last term counted only as long as it is needed"
+            f"the need lasts {horizon}: commitments are paid for whole terms, the last one to its end, within that time"
         )
     if any(workload.profile for workload, _ in pairs):
         yield f"an instance bought by the hour is paid for {boot_minutes:g} minutes before it serves"

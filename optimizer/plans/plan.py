@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Literal
 
 from optimizer.plans.sizer import ReplicaKind
@@ -61,12 +61,14 @@ class PlannedInstances:
 
     @property
     def paid_hours_per_needed_hour(self) -> Decimal:
-        """Term / need, where a commitment binds for longer than the need lasts; else 1."""
+        """Whole terms / need, where a commitment binds: the last term is paid to its end."""
         commitment = self.offer.commitment
         if commitment is None or self.horizon_hours is None or self.held:
             return Decimal(1)
         term = Decimal(commitment.term_months) * HOURS_PER_MONTH
-        return max(Decimal(1), term / Decimal(repr(self.horizon_hours)))
+        need = Decimal(repr(self.horizon_hours))
+        terms = (need / term).to_integral_value(rounding=ROUND_CEILING)
+        return terms * term / need
 
     @property
     def upfront_usd(self) -> Decimal:

@@ -12,6 +12,7 @@ Money is in USD as float here and nowhere else; `usd_per_hour` figures are avera
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Literal
 
 from providers.errors import InvalidValue
@@ -273,14 +274,15 @@ class Problem:
         return sum(period.hours for period in self.periods)
 
     def effective_usd_per_hour(self, offer: ProgramOffer) -> float:
-        """Price of one kept unit per hour of need: (hourly x paid hours + upfront) / hours of need.
+        """Price of one kept unit per hour of need: terms x (hourly x term hours + upfront) / hours of need.
 
-        Without a horizon the upfront is spread over the term; a need shorter than the term pays the whole term.
+        Terms are whole: the need pays the last one to its end. Without a horizon one term is spread over its hours.
         """
         if offer.term_hours is None:
             return offer.usd_per_hour
-        needed = offer.term_hours if self.horizon_hours is None else min(self.horizon_hours, offer.term_hours)
-        return (offer.usd_per_hour * offer.term_hours + offer.upfront_usd) / needed
+        needed = offer.term_hours if self.horizon_hours is None else self.horizon_hours
+        terms = ceil(needed / offer.term_hours * (1 - 1e-12))
+        return terms * (offer.usd_per_hour * offer.term_hours + offer.upfront_usd) / needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

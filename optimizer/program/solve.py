@@ -40,6 +40,15 @@ NODES = 100
 IMPROVEMENT = 1e-4
 """Relative gain for which one more round of cuts, or of fitting periods to what is kept, is worth its time."""
 
+CLOSER = 10.0
+"""By what the gap is divided where a plan is above the budget and the bound below it."""
+
+SMALLEST_GAP = 1e-4
+"""Gap from which the last look is to the end."""
+
+CLOSER_NODES = 2000
+"""Nodes of such a look where the caller gave no limit."""
+
 MAX_ROUNDS = 200
 """Rounds of cuts after which something is wrong; a handful is usual."""
 
@@ -56,11 +65,28 @@ def solve(problem: Problem, options: SolverOptions | None = None) -> Solution:
         return Solution(status="infeasible", shortfalls=unserved)
     if problem.objective == "max_throughput":
         return _most_throughput(problem, options)
-    return _within_budget(problem, _solve_checked(problem, options))
+    solution = _solve_checked(problem, options)
+    gap = options.gap
+    while gap > 0 and _may_fit(problem, solution):
+        gap = gap / CLOSER if gap > SMALLEST_GAP else 0.0
+        try:
+            closer = _solve_checked(problem, replace(options, gap=gap, max_nodes=options.max_nodes or CLOSER_NODES))
+        except SolverError:
+            break  # no plan within the nodes: the one at hand stands
+        solution = min(solution, closer, key=lambda one: one.usd_per_hour if one.usd_per_hour is not None else inf)
+    return _within_budget(problem, solution)
+
+
+def _may_fit(problem: Problem, solution: Solution) -> bool:
+    """Whether the plan is above the budget while the proven bound is not: a closer look may find one that fits."""
+    budget, price, bound = problem.limits.budget_usd_per_month, solution.usd_per_hour, solution.bound
+    if budget is None or price is None or bound is None:
+        return False
+    return bound * HOURS_PER_MONTH <= budget < price * HOURS_PER_MONTH * (1 - 1e-12)
 
 
 def _within_budget(problem: Problem, solution: Solution) -> Solution:
-    """The solution, or the same plan marked infeasible because the cheapest that exists costs more than the budget."""
+    """The solution, or the same plan marked infeasible because the cheapest found costs more than the budget."""
     budget, price = problem.limits.budget_usd_per_month, solution.usd_per_hour
     if budget is None or price is None or price * HOURS_PER_MONTH <= budget * (1 + 1e-12):
         return solution
