@@ -147,7 +147,7 @@ def test_an_interrupt_inside_a_plan_loses_nothing_of_the_file_that_was_there(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("optimizer.plans.planner.plan", interrupted)
+    monkeypatch.setattr("optimizer.cli.infer_plan.plan", interrupted)
     outcome = costopt(*PLAN, "--output", "plan.json")
     assert (outcome.code, outcome.out, outcome.err) == (130, "", "costopt: interrupted\n")
     assert Path("plan.json").read_text(encoding="utf-8") == "the last plan"
