@@ -6,7 +6,7 @@ from typing import Any
 
 from optimizer.cli.choices import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
-from optimizer.plans.document import offer_document, plan_document, routing
+from optimizer.plans.document import exact_usd, offer_document, plan_document, routing
 from optimizer.plans.explain import describe_fleet, explain
 from optimizer.plans.plan import Alternative, BindingLimit, Fleet, Plan
 from optimizer.plans.planner import rank_key
@@ -85,7 +85,11 @@ def _csv(plan: Plan) -> str:
         document = offer_document(item.offer)
         commitment = document.pop("commitment") or {}
         document |= {f"commitment_{key}": value for key, value in commitment.items()}
-        document |= {"count": item.count, "total_usd_per_hour": round(item.usd_per_hour, 9)}
+        totals = {
+            "total_usd_per_hour": exact_usd(item.usd_per_hour),
+            "total_usd_per_month": f"{item.usd_per_hour * HOURS_PER_MONTH:.2f}",
+        }
+        document |= {"count": item.count, **totals}
         rows.append([document.get(column) for column in columns])
     return csv_text(columns, rows)
 
@@ -105,6 +109,7 @@ _CSV_COLUMNS = (
     "usd_per_hour",
     "usd_per_month",
     "total_usd_per_hour",
+    "total_usd_per_month",
     "as_of",
     "source",
 )
@@ -160,10 +165,10 @@ def _headline(plan: Plan) -> str:
         return f"No feasible plan for {plan.title}: {_shortfall_line(plan)}"
     gap = "" if proof.gap is None else f", proven gap {proof.gap:.2%}"
     if plan.objective == "max_throughput":
-        what = f"{plan.fleet.requests_per_s:.2f} requests/s for {plan.fleet.usd_per_month:,.2f} USD/month"
+        what = f"{plan.fleet.requests_per_s:,.2f} requests/s for {plan.fleet.usd_per_month:,.2f} USD/month"
         what += f" of {plan.budget_usd_per_month:,.2f}"
     else:
-        what = f"{plan.fleet.usd_per_month:,.2f} USD/month for {plan.fleet.requests_per_s:.2f} requests/s"
+        what = f"{plan.fleet.usd_per_month:,.2f} USD/month for {plan.fleet.requests_per_s:,.2f} requests/s"
     return f"{plan.title}: {what} ({plan.status.replace('_', ' ')}{gap}, {proof.solver})"
 
 
@@ -292,7 +297,7 @@ def _totals(fleet: Fleet) -> str:
     tokens = "" if price is None else f", {price:,.2f} USD per million output tokens at that load"
     return (
         f"Total: {fleet.usd_per_hour:,.4f} USD/h, {fleet.usd_per_month:,.2f} USD/month, "
-        f"{fleet.accelerators} accelerators, {fleet.requests_per_s:.2f} requests/s{tokens}{_upfront(fleet)}"
+        f"{_accelerators(fleet)}, {fleet.requests_per_s:,.2f} requests/s{tokens}{_upfront(fleet)}"
     )
 
 
@@ -374,3 +379,7 @@ def _footer(plan: Plan) -> str:
             f"{prices.stale:,} of those are older than {prices.max_age_days} days or undated: check before buying"
         )
     return "; ".join(parts)
+
+
+def _accelerators(fleet: Fleet) -> str:
+    return "1 accelerator" if fleet.accelerators == 1 else f"{fleet.accelerators:,} accelerators"

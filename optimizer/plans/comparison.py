@@ -6,6 +6,7 @@ serve most per accelerator, is all that a best plan needs, and the program is a 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import partial
 from typing import Final
 
@@ -18,6 +19,7 @@ from providers.offers import Offer, PurchaseOption
 from providers.units import HOURS_PER_MONTH
 
 _SPOT: Final = PurchaseOption.SPOT
+_ROUNDING: Final = Decimal("1e-9")
 
 
 class Undecided(Exception):
@@ -75,7 +77,9 @@ def compare(
     sizer = market.sizers[0]
     lots = [
         lot
-        for offer in _cheapest_by_hardware(offers, partial(market.bundles, precisions=precisions))
+        for offer in _cheapest_by_hardware(
+            affordable(offers, objective, limits), partial(market.bundles, precisions=precisions)
+        )
         for machines in market.bundles(offer, precisions)
         if (lot := _lot(market, sizer, offer, precisions, machines)) is not None
     ]
@@ -141,13 +145,30 @@ def _place(offer: Offer) -> tuple[str, str, str]:
     return offer.region or "", offer.zone or "", offer.purchase_option
 
 
+def affordable(offers: Iterable[Offer], objective: Objective, limits: Limits) -> list[Offer]:
+    """The cheapest offer of each instance type, and where a budget is to be filled, only those within it.
+
+    Exact: one instance that costs more than the whole budget is in no plan within it.
+    """
+    able = cheapest_of_each(offers)
+    most = most_usd_per_hour(objective, limits)
+    return able if most is None else [offer for offer in able if offer.usd_per_hour <= most]
+
+
+def most_usd_per_hour(objective: Objective, limits: Limits) -> Decimal | None:
+    """The dearest that an instance may be where a budget is to be filled; None where it is not."""
+    if objective == "min_cost" or limits.budget_usd_per_month is None:
+        return None
+    return Decimal(limits.budget_usd_per_month) * (1 + _ROUNDING) / HOURS_PER_MONTH
+
+
 def _cheapest_by_hardware(offers: Iterable[Offer], bundles: Callable[[Offer], tuple[int, ...]]) -> list[Offer]:
     """One offer a hardware, spot and other options apart, since spot serves less; ties go by key.
 
     Where a replica takes several instances, what lies between them is part of the hardware.
     """
     best: dict[tuple[str, bool], Offer] = {}
-    for offer in cheapest_of_each(offers):
+    for offer in offers:
         key = (hardware_of(offer.instance_type, bundles(offer)[0]), offer.purchase_option is _SPOT)
         other = best.get(key)
         if other is None or (offer.usd_per_hour, offer.key) < (other.usd_per_hour, other.key):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from optimizer.plans.comparison import Undecided, cheapest_of_each, compare, is_simple
+from optimizer.plans.comparison import Undecided, affordable, compare, is_simple, most_usd_per_hour
 from optimizer.plans.market import Choice, Market
 from optimizer.plans.plan import Fleet
 from optimizer.plans.request import Request
@@ -45,8 +45,14 @@ class Desk:
 
     def choose(self, offers: Iterable[Offer]) -> Choice:
         """The answer, from the program. Where nothing limits places or counts, offers that never win are not put in."""
-        able = cheapest_of_each(offers) if self.is_simple else offers
-        return self.market.choose(able, self.request.objective, self.limits)
+        able = affordable(offers, self.request.objective, self.limits) if self.is_simple else offers
+        return self.market.choose(able or offers, self.request.objective, self.limits)
+
+    def too_dear(self, offers: Iterable[Offer]) -> dict[str, int]:
+        """How many offers cost more each than the whole budget, under the reason."""
+        most = most_usd_per_hour(self.request.objective, self.limits)
+        count = 0 if most is None else sum(1 for offer in offers if offer.usd_per_hour > most)
+        return {"one instance costs more than the whole budget": count} if count else {}
 
     def compare(self, offers: Sequence[Offer], precisions: tuple[str, ...] = ()) -> tuple[Fleet | None, bool]:
         """The answer with other offers or dtypes, and whether it is within the budget: the cheapest if nothing is."""

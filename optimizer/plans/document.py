@@ -151,7 +151,7 @@ def _fleet(fleet: Fleet | None) -> dict[str, Any]:
         "instances": [_instances(item) for item in fleet.instances],
         "replicas": [_replicas(item) for item in fleet.replicas],
         "totals": {
-            "usd_per_hour": _exact(fleet.usd_per_hour),
+            "usd_per_hour": exact_usd(fleet.usd_per_hour),
             "usd_per_month": _cents(fleet.usd_per_month),
             "usd_per_million_output_tokens": _quantized(fleet.usd_per_million_output_tokens, _TOKEN_PRICE),
             "requests_per_s": number(fleet.requests_per_s),
@@ -167,7 +167,7 @@ def _instances(item: PlannedInstances) -> dict[str, Any]:
     document = {
         **offer_document(item.offer),
         "count": item.count,
-        "total_usd_per_hour": _exact(item.usd_per_hour),
+        "total_usd_per_hour": exact_usd(item.usd_per_hour),
         "total_usd_per_month": _cents(item.usd_per_hour * HOURS_PER_MONTH),
     }
     if len(item.bought) > 1:
@@ -301,10 +301,10 @@ def _cents(value: Decimal | None) -> str | None:
     return _quantized(value, _CENT)
 
 
-def _exact(value: Decimal) -> str:
-    """All digits of a sum of prices; an average over periods to nine decimals."""
-    rounded = round(value, _PRICE_DIGITS)
-    return str(value if value == rounded else rounded)
+def exact_usd(value: Decimal) -> str:
+    """All digits of a sum of prices, without zeros behind them; an average over periods to nine decimals."""
+    text = f"{round(value, _PRICE_DIGITS):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _cents_of_float(value: float | None) -> str | None:

@@ -57,7 +57,7 @@ def plan(request: Request) -> Plan:
     main = desk.choose(request.offers)
     fleet = main.fleet
     limited = request.limits != Limits()
-    rejections = {**request.rejections, **_sizing_rejections(sizers)}
+    rejections = {**request.rejections, **desk.too_dear(request.offers), **_sizing_rejections(sizers)}
     chosen = time.perf_counter()
     cheapest = desk.cheapest(request.offers) if request.budget_usd_per_month is not None or fleet is None else None
     compared_at_all = request.every_alternative or main.solution.variables <= _COMPARED_UNASKED
