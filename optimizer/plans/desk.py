@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from optimizer.plans.comparison import Undecided, affordable, compare, is_simple, most_usd_per_hour
+from optimizer.plans.comparison import Undecided, affordable, cheapest_of_each, compare, is_simple, most_usd_per_hour
 from optimizer.plans.market import Choice, Market
 from optimizer.plans.plan import Fleet
 from optimizer.plans.request import Request
@@ -45,8 +45,13 @@ class Desk:
 
     def choose(self, offers: Iterable[Offer]) -> Choice:
         """The answer, from the program. Where nothing limits places or counts, offers that never win are not put in."""
-        able = affordable(offers, self.request.objective, self.limits) if self.is_simple else offers
-        return self.market.choose(able or offers, self.request.objective, self.limits)
+        if not self.is_simple:
+            return self.market.choose(offers, self.request.objective, self.limits)
+        able = affordable(offers, self.request.objective, self.limits)
+        choice = self.market.choose(able, self.request.objective, self.limits)
+        if choice.fleet is None:  # what is too dear says by how much the budget is short
+            return self.market.choose(cheapest_of_each(offers), self.request.objective, self.limits)
+        return choice
 
     def too_dear(self, offers: Iterable[Offer]) -> dict[str, int]:
         """How many offers cost more each than the whole budget, under the reason."""

@@ -29,7 +29,7 @@ def remedies(
     request = desk.request
     budget = request.budget_usd_per_month
     found = main.solution.shortfalls or diagnose(_at_any_rate(main.problem), request.solver_options)
-    shortfalls = list(dict.fromkeys(_in_words(shortfall) for shortfall in found))
+    shortfalls = [*_too_long(request)] or list(dict.fromkeys(_in_words(shortfall) for shortfall in found))
     if not shortfalls and cheapest is not None and budget is not None and cheapest.usd_per_month > budget:
         shortfalls = [
             Shortfall(limit="budget", needed=float(cheapest.usd_per_month), available=float(budget), unit="USD/month")
@@ -47,6 +47,15 @@ def remedies(
         return shortfalls, [*ways[: _MAX_SUGGESTIONS - 1], needed]
     relaxed = sorted(_relaxed(desk, found), key=_by_cost)[:_MAX_SUGGESTIONS]
     return shortfalls, sorted([*ways, *relaxed], key=_by_cost)
+
+
+def _too_long(request: Request) -> Iterator[Shortfall]:
+    """Workloads whose longest request has more tokens than the model has positions: no hardware helps."""
+    for workload, model in request.workloads:
+        needed = workload.needed_context_tokens
+        if needed > model.max_position:
+            limit = f"context of {model.hf_id} for {workload.name}"
+            yield Shortfall(limit=limit, needed=float(needed), available=float(model.max_position), unit="tokens")
 
 
 def _at_any_rate(problem: Problem) -> Problem:

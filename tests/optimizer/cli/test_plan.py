@@ -195,3 +195,16 @@ def test_more_choice_never_costs_more(costopt: Command) -> None:
     assert cost() <= cost("--provider", "aws", "--provider", "gcp") <= cost("--provider", "aws")
     assert cost("--purchase", "on-demand", "--purchase", "spot") <= cost()
     assert cost("--include", "community,arm64,uncalibrated") <= cost()
+
+
+def test_a_request_longer_than_the_models_positions_is_named_as_that(costopt: Command) -> None:
+    outcome = costopt("plan", "--model", "70B", "--rate", "1", "--input-tokens", "200000", "--format", "json")
+    assert outcome.code == 3
+    assert json.loads(outcome.out)["shortfalls"] == [
+        {
+            "limit": "context of meta-llama/Llama-3.1-70B for workload",
+            "needed": 200300,
+            "available": 131072,
+            "unit": "tokens",
+        }
+    ]
