@@ -19,7 +19,7 @@ T4 does_not_fit
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -133,7 +133,7 @@ def plan(
     Arguments mean what the flags of `costopt plan` mean; those that it repeats take several values. Prices are those on
     file. Raises the errors of `providers.errors`: UsageError, NoUsablePrices.
     """
-    from optimizer.cli import choices, market_view, plan_output, values
+    from optimizer.cli import choices, market_view, options, plan_output, values
     from optimizer.cli.settings import today
     from optimizer.plans.document import plan_document
     from optimizer.plans.planner import Request
@@ -162,6 +162,7 @@ def plan(
     )
     pairs = ((workload, choices.architecture(model)),)
     offers = market_view.load(view)
+    assumed = {"boot_minutes": options.BOOT_MINUTES, "spot_margin": options.SPOT_MARGIN}
     request = Request(
         workloads=pairs,
         budget_usd_per_month=None if budget is None else values.money("budget", str(budget)),
@@ -169,10 +170,14 @@ def plan(
         offers_on_file=len(offers.all_on_file),
         rejections=offers.rejections,
         today=today(),
-        terms=market_view.terms(boot_minutes=10.0, spot_margin=0.1, horizon=None),
+        terms=market_view.terms(**assumed, horizon=None),
         pools=offers.pools,
         engine=engine,
-        assumptions=(*plan_output.assumptions(pairs, engine), *offers.remarks),
+        assumptions=(
+            *plan_output.assumptions(pairs, engine),
+            *market_view.assumed_terms(view, pairs, **assumed, horizon=None),
+            *offers.remarks,
+        ),
         warnings=offers.warnings,
     )
     return PlanResult(document=plan_document(make_plan(request)))
@@ -201,15 +206,11 @@ def size(
     """
     from optimizer.cli import choices
     from optimizer.sizing.document import size_document
-    from optimizer.sizing.layout import Hardware
     from optimizer.sizing.serving import size_serving
     from optimizer.workload.workload import SLO, RequestShape
-    from providers.accelerators import resolve
-    from providers.instance_types import usual_link
 
-    accelerator = resolve(gpu)
     architecture = choices.architecture(model)
-    hardware = Hardware(accelerator=accelerator, count=count, link=usual_link(accelerator, count))
+    hardware, remarks = choices.hardware(gpu, count)
     sized = size_serving(
         architecture,
         hardware,
@@ -223,6 +224,7 @@ def size(
         tp=tp,
         pp=pp,
     )
+    sized = replace(sized, assumptions=(*remarks, *sized.assumptions))
     requests = max(1, min(concurrency or 1, sized.max_concurrency))
     return SizeResult(document=size_document(architecture, hardware, sized, requests))
 

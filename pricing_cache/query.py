@@ -80,11 +80,6 @@ def check_names(book: OfferBook, filters: Filters) -> None:
         raise UnknownName("region", region, nearest(region, known), "`costopt offers` lists the regions")
 
 
-def known_regions(offers: Iterable[Offer]) -> tuple[str, ...]:
-    """Region ids that offers have, sorted."""
-    return tuple(sorted({offer.region for offer in offers if offer.region}))
-
-
 def other_option(option: PurchaseOption) -> str:
     """The reason why an offer under another purchase option is left out."""
     return f"other purchase option ({option})"

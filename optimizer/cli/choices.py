@@ -13,6 +13,7 @@ from providers.offers import PROVIDERS, Offer, PurchaseOption, Trait
 
 if TYPE_CHECKING:
     from optimizer.program.problem import Quota
+    from optimizer.sizing.layout import Hardware
     from optimizer.sizing.measured import MeasuredPoint
 
 UNCALIBRATED: Final = "uncalibrated"
@@ -87,6 +88,19 @@ def providers(words: Iterable[str] | None) -> frozenset[str]:
     Raises UnknownName.
     """
     return frozenset(one_of("provider", word, PROVIDERS) for word in _parts(words))
+
+
+def hardware(gpu: str, count: int) -> tuple["Hardware", tuple[str, ...]]:
+    """`count` accelerators of the usual variant that `gpu` means, and a line that says so where it means several.
+
+    Raises UnknownName.
+    """
+    from optimizer.sizing.layout import Hardware
+    from providers.instance_types import usual_link
+
+    taken, *others = matches(gpu)
+    remarks = [f"{gpu} is taken as {taken.name}, not {', '.join(other.name for other in others)}"] if others else []
+    return Hardware(accelerator=taken, count=count, link=usual_link(taken, count)), tuple(remarks)
 
 
 def purchase_options(words: Iterable[str] | None) -> frozenset[PurchaseOption]:

@@ -112,7 +112,7 @@ def plan(
     boot_minutes: Annotated[
         float,
         typer.Option("--boot-minutes", metavar="MIN", min=0.0, help="Paid per start by the hour: boot, model load."),
-    ] = 10.0,
+    ] = options.BOOT_MINUTES,
     min_hours_up: Annotated[
         float,
         typer.Option("--min-hours-up", metavar="HOURS", min=0.0, help="Least that an instance by the hour stays up."),
@@ -120,7 +120,7 @@ def plan(
     spot_margin: Annotated[
         float,
         typer.Option("--spot-margin", metavar="SHARE", help="Part of spot capacity taken as lost to interruptions."),
-    ] = 0.1,
+    ] = options.SPOT_MARGIN,
     as_of: options.AsOf = None,
     max_age: options.MaxAge = "30d",
     offline: options.Offline = False,

@@ -71,11 +71,8 @@ def size(
 
     from optimizer.cli import choices, size_output, values
     from optimizer.cli.streams import write_result
-    from optimizer.sizing.layout import Hardware
     from optimizer.sizing.serving import size_serving
     from optimizer.workload.workload import SLO, RequestShape
-    from providers.accelerators import matches
-    from providers.instance_types import usual_link
 
     choices.one_of("task", task, choices.TASKS)
     train_options.check_flags(context_, task)
@@ -107,8 +104,7 @@ def size(
         job = train_size.size_training(flags, architecture, gpu=gpu, count=count, host_memory_gb=host_memory, now=now())
         write_result(train_size.render(architecture, job, format_), output)
         return
-    variants = matches(gpu)
-    hardware = Hardware(accelerator=variants[0], count=count, link=usual_link(variants[0], count))
+    hardware, remarks = choices.hardware(gpu, count)
     sized = size_serving(
         architecture,
         hardware,
@@ -124,8 +120,6 @@ def size(
         gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),
         prefix_cache_hit=values.share("--prefix-cache-hit", prefix_cache_hit, zero=True) or 0.0,
     )
-    if len(variants) > 1:
-        others = ", ".join(variant.name for variant in variants[1:])
-        sized = replace(sized, assumptions=(f"{gpu} is taken as {variants[0].name}, not {others}", *sized.assumptions))
+    sized = replace(sized, assumptions=(*remarks, *sized.assumptions))
     requests = max(1, min(concurrency or 1, sized.max_concurrency))
     write_result(size_output.render(architecture, hardware, sized, format_, requests=requests), output)

@@ -9,7 +9,7 @@ from typing import Final
 
 from optimizer.workload.architecture import Architecture
 from providers.accelerators import Accelerator
-from providers.errors import InvalidValue, UnknownName, nearest
+from providers.errors import UnknownName, nearest
 
 Kernel = str
 """How quantised weights are multiplied: `dense`, `weight_only` (dequantised to 16 bit), `gguf`, `bnb` or `exl2`."""
@@ -315,13 +315,6 @@ def auto_precisions(model: Architecture, accelerator: Accelerator) -> tuple[str,
     if native.linear_bits == 16 and "fp8" in accelerator.dense_tflops:
         chosen.append("fp8")
     return tuple(chosen)
-
-
-def check_precision(name: str) -> str:
-    """`name` as the canonical format name; raises UnknownName, or InvalidValue for `auto` where it means nothing."""
-    if name.strip().lower() == "auto":
-        raise InvalidValue("precision", name, "auto is resolved per accelerator: see auto_precisions")
-    return weight_format(name).name
 
 
 def _capability(accelerator: Accelerator) -> float | None:

@@ -69,3 +69,8 @@ def test_an_unknown_model_is_an_error_with_suggestions(clean_environment: Path) 
 def test_unknown_names_are_attribute_errors() -> None:
     with pytest.raises(AttributeError):
         _ = optimizer.nothing
+
+
+def test_a_family_name_says_which_variant_was_sized() -> None:
+    assumptions = optimizer.size("8B", gpu="H100").document["assumptions"]
+    assert "H100 is taken as H100-SXM5-80GB, not H100-PCIe-80GB, H100-NVL-94GB" in assumptions

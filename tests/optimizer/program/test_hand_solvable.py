@@ -185,6 +185,12 @@ class TestPeriods:
         assert solution.kept == {"demand": 1}
         assert solution.usd_per_hour == pytest.approx(2.0)
 
+    def test_a_need_longer_than_a_term_pays_the_second_term_to_its_end(self) -> None:
+        offer = make_offer(purchase_option="reserved_1y", usd_per_hour=0.5, term_hours=8760.0)
+        problem = make_problem([offer], [make_candidate()], [make_workload()], horizon_hours=13 * 730.0)
+        assert problem.effective_usd_per_hour(offer) == pytest.approx(0.5 * 24 / 13)
+        assert solve(replace(problem, horizon_hours=24 * 730.0)).usd_per_hour == pytest.approx(0.5)
+
     def test_an_upfront_payment_is_spread_over_the_term(self) -> None:
         offer = make_offer(purchase_option="reserved_1y", usd_per_hour=0.5, upfront_usd=4380.0, term_hours=8760.0)
         problem = make_problem([offer], [make_candidate()], [make_workload()])
