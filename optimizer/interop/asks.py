@@ -38,13 +38,45 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingAsk:
+    """How a job trains, as its file says it. None (for `offload`: nothing) = the file does not say.
+
+    `task` is train, finetune, lora or qlora; `optimizer` any usual spelling; `precision` bf16, fp16, fp8 or fp32;
+    `recompute` none, selective or full; `offload` parts of optimizer, params and activations. `micro_batch` are the
+    sequences of a rank at a time, `sequences_per_step` those of one optimizer step over all ranks; `steps`, `epochs`
+    and `tokens` say how long. TP and PP are fields of the Ask, whose `accelerators_per_machine` are the ranks of a
+    machine.
+    """
+
+    task: str | None = None
+    stack: str | None = None
+    seq_len: int | None = None
+    micro_batch: int | None = None
+    gradient_accumulation: int | None = None
+    sequences_per_step: int | None = None
+    steps: int | None = None
+    epochs: float | None = None
+    tokens: float | None = None
+    optimizer: str | None = None
+    precision: str | None = None
+    master_weights: bool | None = None
+    lora_rank: int | None = None
+    zero_stage: int | None = None
+    offload: frozenset[str] = frozenset()
+    recompute: str | None = None
+    context_parallel: int | None = None
+    expert_parallel: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
     """One service or job of a file. None = the file does not say.
 
     `nodes` machines hold one replica; `data_parallel` replicas share a machine and `replicas` such machines (or sets
     of machines) run. `accelerators_per_machine` is given where a file counts accelerators without naming them.
     `provider`, `region` and `instance_type` narrow where. `packs` says that machines are shared out by a scheduler:
-    several replicas may come to one. `lines` has the line of each field that the file gives.
+    several replicas may come to one. `training` makes it a job that trains, None one that serves. `lines` has the line
+    of each field that the file gives, those of `training` under their own names.
     """
 
     source: str
@@ -67,6 +99,7 @@ class Ask:
     accelerators_per_machine: int | None = None
     packs: bool = False
     spot: bool = False
+    training: TrainingAsk | None = None
     lines: Mapping[str, int] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
 
