@@ -128,34 +128,57 @@ def _cheapest(size: str, model: Architecture, way: str, options: Iterator[_Optio
 def _serving_options(model: Architecture, precision: str, market: Market) -> Iterator[_Option]:
     """Each accelerator at the smallest count that holds the model comfortably and meets the usual SLO."""
     fmt = weight_format(precision)
+    context = min(CONTEXT_TOKENS, model.max_position)
     for name in market:
         accelerator = catalogue()[name]
         if precision == "fp8" and unsupported_reason(accelerator, fmt):
             continue
         alone = Hardware(accelerator=accelerator, count=1, link="none")
-        profile = engine_profile("vllm")
-        context = min(CONTEXT_TOKENS, model.max_position)
-        _, count = serving.smallest_counts(model, alone, fmt, 2.0, profile, context, None)
-        bought = None if count is None else _bought(market[name], count)
-        if count is None or bought is None:
+        _, least = serving.smallest_counts(model, alone, fmt, 2.0, engine_profile("vllm"), context, None)
+        if least is None:
             continue
-        offer, machines = bought
-        sized = size_serving(
-            model,
-            Hardware(accelerator=accelerator, count=count, link=usual_link(accelerator, count), machines=machines),
-            shape=DEFAULT_SHAPE,
-            slo=DEFAULT_SLO,
-            precision=precision,
-            context_tokens=context,
-        )
-        performance = sized.performance
-        if performance is None or performance.ttft_ms.value > DEFAULT_SLO.ttft_ms:
-            continue
-        if performance.tpot_ms.value > DEFAULT_SLO.tpot_ms or sized.verdict != "fits":
-            continue
-        memory = sized.memory
-        limit = f"memory: weights {memory.weights_gib:,.1f} of {memory.budget_gib:,.1f} GiB on each"
-        yield _Option(accelerator=name, count=count, offer=offer, machines=machines, hours=None, limit=limit)
+        missed = ""
+        for count in sorted({least, *(count for count in (2, 4, _MACHINE) if count > least)}):
+            bought = _bought(market[name], count)
+            if bought is None:
+                break
+            sized = _served(model, accelerator, count, bought[1], precision, context)
+            memory = sized.memory
+            found = _missed(sized)
+            if found is None:
+                limit = missed or f"memory: weights {memory.weights_gib:,.1f} of {memory.budget_gib:,.1f} GiB on each"
+                yield _Option(
+                    accelerator=name, count=count, offer=bought[0], machines=bought[1], hours=None, limit=limit
+                )
+                break
+            missed = f"{found} on {count}"
+
+
+def _served(
+    model: Architecture, accelerator: Accelerator, count: int, machines: int, precision: str, context: int
+) -> serving.ServingEstimate:
+    return size_serving(
+        model,
+        Hardware(accelerator=accelerator, count=count, link=usual_link(accelerator, count), machines=machines),
+        shape=DEFAULT_SHAPE,
+        slo=DEFAULT_SLO,
+        precision=precision,
+        context_tokens=context,
+    )
+
+
+def _missed(sized: serving.ServingEstimate) -> str | None:
+    """What keeps it from the usual SLO, with its figure; None where nothing does."""
+    performance = sized.performance
+    if performance is None or sized.verdict != "fits":
+        return "memory: tight"
+    for name, found, limit in (
+        ("TTFT", performance.ttft_ms.value, DEFAULT_SLO.ttft_ms),
+        ("TPOT", performance.tpot_ms.value, DEFAULT_SLO.tpot_ms),
+    ):
+        if found > limit:
+            return f"{name}: {found:,.0f} ms of {limit:,.0f}"
+    return None
 
 
 def _training_options(model: Architecture, task: str, market: Market) -> Iterator[_Option]:

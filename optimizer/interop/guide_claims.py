@@ -1,6 +1,6 @@
 """Turns recommendations in circulation into what the arithmetic says of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
@@ -23,6 +23,15 @@ CONTEXT_TOKENS: Final = 4096
 _TOKENS_PER_PARAMETER: Final = 20
 """Compute-optimal pre-training (Hoffmann et al. 2022, arXiv 2203.15556)."""
 
+_PATIENCE_DAYS: Final = 30
+"""A run that takes longer than this month is said not to hold for time."""
+
+_SAID_BYTES: Final = 17.5e9
+"""What is said of a 70B in 4 bit."""
+
+_SAID_TOKENS_PER_S: Final = 50
+_SAID_USD_PER_HOUR: Final = 36
+_SAID_TFLOPS: Final = 756
 _MOST: Final = 4096
 
 
@@ -50,15 +59,35 @@ def claims(offers: Sequence[Offer]) -> Iterator[Claim]:
     yield _peak()
 
 
+def verdict(parts: Mapping[str, bool]) -> str:
+    """`holds`, `does not hold`, or for which parts it holds and for which it does not."""
+    right = [part for part, holds in parts.items() if holds]
+    wrong = [part for part, holds in parts.items() if not holds]
+    if not right or not wrong:
+        return "does not hold" if wrong else "holds"
+    return f"holds for {_listed(right)}, not for {_listed(wrong)}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
+
+
 def _below_1b() -> Claim:
-    train, infer = _training("1B", "train", "RTX 4090"), _serving("1B", "RTX 3090", 1, "bf16")
+    least, days = _least("1B", "train", "RTX 4090"), _training("1B", "train", "RTX 4090", 2)
+    infer = _serving("1B", "RTX 3090", 1, "bf16")
     return Claim(
         said="Below 1B: train on 1-2 RTX 4090, infer on 1 RTX 3090",
-        verdict="holds for memory, not for time" if infer.verdict == "fits" else "wrong",
+        verdict=verdict(
+            {
+                "the memory of training": _at_most(least, 2),
+                "the time of training": days <= _PATIENCE_DAYS,
+                "inference": infer.verdict == "fits",
+            }
+        ),
         arithmetic=(
-            f"Pre-training 1B takes {_least('1B', 'train', 'RTX 4090')} RTX 4090 for its memory and "
-            f"{train:,.0f} days there for {_TOKENS_PER_PARAMETER} tokens a parameter; an RTX 3090 serves it with room "
-            f"for {infer.max_concurrency:,} requests of {CONTEXT_TOKENS:,} tokens."
+            f"Pre-training 1B takes {_counted(least)} RTX 4090 for its memory, and on 2 of them {days:,.0f} days for "
+            f"{_TOKENS_PER_PARAMETER} tokens a parameter (small models are trained on many times that); an RTX 3090 "
+            f"serves it with room for {infer.max_concurrency:,} requests of {CONTEXT_TOKENS:,} tokens."
         ),
     )
 
@@ -68,37 +97,61 @@ def _up_to_7b() -> Claim:
     tuned, days = _least("7B", "finetune", "A100-40GB"), _training("7B", "train", "A100-40GB", 8)
     return Claim(
         said="1-7B: train on 4-8 A100 40GB, infer on 1 A10G",
-        verdict="holds for fine-tuning; inference is tight" if infer.verdict == "tight" else "holds for fine-tuning",
+        verdict=verdict(
+            {
+                "full fine-tuning": _at_most(tuned, 8),
+                "pre-training": days <= _PATIENCE_DAYS,
+                "inference": infer.verdict == "fits",
+            }
+        ),
         arithmetic=(
-            f"Full fine-tuning of 7B fits from {tuned} A100 40GB; pre-training on 8 would take {days:,.0f} days for "
-            f"{_TOKENS_PER_PARAMETER} tokens a parameter. On an A10G weights take {infer.memory.weights_gib:.1f} of "
-            f"{infer.memory.budget_gib:.1f} GiB: {infer.max_concurrency} requests of {CONTEXT_TOKENS:,} tokens at once."
+            f"Full fine-tuning of 7B fits from {_counted(tuned)} A100 40GB; pre-training on 8 would take "
+            f"{days:,.0f} days for {_TOKENS_PER_PARAMETER} tokens a parameter. On an A10G weights take "
+            f"{infer.memory.weights_gib:.1f} of {infer.memory.budget_gib:.1f} GiB: {infer.max_concurrency} requests "
+            f"of {CONTEXT_TOKENS:,} tokens at once."
         ),
     )
 
 
 def _up_to_70b() -> Claim:
     two, four = (_serving("70B", "A100-80GB", count, "bf16") for count in (2, 4))
-    days = _training("70B", "train", "H100", 64)
+    least, days = _least("70B", "train", "H100"), _training("70B", "train", "H100", 64)
     return Claim(
         said="7-70B: train on 16-64 H100, infer on 2-4 A100 80GB",
-        verdict="inference: 2 are tight, take 4; training: for memory, not for time",
+        verdict=verdict(
+            {
+                "the memory of training": _at_most(least, 64),
+                "the time of training": days <= _PATIENCE_DAYS,
+                "inference of 70B on 2": two.verdict == "fits",
+                "inference of 70B on 4": four.verdict == "fits",
+            }
+        ),
         arithmetic=(
             f"70B in 16 bit on 2 A100 80GB: {_words(two)}; on 4: {_words(four)}. Pre-training 70B on 64 H100 takes "
             f"{days:,.0f} days for {_TOKENS_PER_PARAMETER} tokens a parameter; the memory alone takes "
-            f"{_least('70B', 'train', 'H100')}."
+            f"{_counted(least)}."
         ),
     )
 
 
 def _up_to_1t() -> Claim:
-    large, native = _serving("405B", "H100", 8, "bf16"), _serving("1T", "H100", 8, "fp8")
+    smallest, large = _serving("70B", "H100", 8, "bf16"), _serving("405B", "H100", 8, "bf16")
+    largest = _serving("1T", "H100", 8, "fp8")
+    least = {size: _least(size, "train", "H100") for size in ("70B", "405B", "1T")}
     return Claim(
         said="70B-1T: train on hundreds of H100 + InfiniBand, infer on 8 H100 + TensorRT-LLM",
-        verdict="training holds; inference does not",
+        verdict=verdict(
+            {
+                "training": all(_at_most(count, 999) for count in least.values()),
+                "inference of 70B": smallest.verdict == "fits",
+                "inference of 405B in 16 bit": large.verdict == "fits",
+                "inference of 1T in FP8": largest.verdict == "fits",
+            }
+        ),
         arithmetic=(
-            f"405B in 16 bit on 8 H100: {_words(large)}; 1T in FP8: {_words(native)}. Pre-training 405B needs "
-            f"{_least('405B', 'train', 'H100')} H100 for its memory."
+            f"On 8 H100 70B in 16 bit: {_words(smallest)}; 405B in 16 bit: {_words(large)}; 1T in FP8: "
+            f"{_words(largest)}. H100 that pre-training takes for its memory: "
+            f"{', '.join(f'{size} {_counted(count)}' for size, count in least.items())}."
         ),
     )
 
@@ -107,27 +160,37 @@ def _four_h100() -> Claim:
     model = resolve_model("70B")
     states = model.params_total * 16 / GIB
     usable = resolve("H100").usable_memory_gib
+    least = {
+        words: _least("70B", task, "H100")
+        for words, task in (("full fine-tuning", "finetune"), ("LoRA", "lora"), ("QLoRA", "qlora"))
+    }
     return Claim(
         said="70B training: 4 H100",
-        verdict="wrong, unless adapters are meant",
+        verdict=verdict({words: _at_most(count, 4) for words, count in least.items()}),
         arithmetic=(
             f"{model.params_total / 1e9:.1f}B x 16 bytes (weights, gradients, FP32 master and two moments) = "
-            f"{states:,.0f} GiB; 4 x {usable:.0f} = {4 * usable:,.0f} GiB. Full fine-tuning fits from "
-            f"{_least('70B', 'finetune', 'H100')}, LoRA from {_least('70B', 'lora', 'H100')}, QLoRA from "
-            f"{_least('70B', 'qlora', 'H100')}."
+            f"{states:,.0f} GiB; 4 x {usable:.0f} = {4 * usable:,.0f} GiB. It fits from: "
+            f"{', '.join(f'{words} {_counted(count)}' for words, count in least.items())}."
         ),
     )
 
 
 def _one_card() -> Claim:
     small, large = _gib("13B", "bf16"), _gib("70B", "bf16")
+    small_card, large_card = (resolve(name).usable_memory_gib for name in ("A10G", "A100-80GB"))
     return Claim(
         said="13B needs 24 GB, 70B 80 GB, on one card",
-        verdict="wrong in 16 bit",
+        verdict=verdict(
+            {
+                "13B in 16 bit": small <= small_card,
+                "70B in 16 bit": large <= large_card,
+                "4 bit": _gib("13B", "int4") <= small_card and _gib("70B", "int4") <= large_card,
+            }
+        ),
         arithmetic=(
-            f"Weights in 16 bit: 13B {small:.1f} GiB, more than the {resolve('A10G').usable_memory_gib:.1f} GiB of a "
-            f"24 GB card; 70B {large:.1f} GiB, more than the {resolve('A100-80GB').usable_memory_gib:.1f} of an 80 GB "
-            f"card. In 4 bit they are {_gib('13B', 'int4'):.1f} and {_gib('70B', 'int4'):.1f} GiB: those fit."
+            f"Weights in 16 bit: 13B {small:.1f} GiB, beside the {small_card:.1f} GiB of a 24 GB card; 70B "
+            f"{large:.1f} GiB, beside the {large_card:.1f} of an 80 GB card. In 4 bit they are "
+            f"{_gib('13B', 'int4'):.1f} and {_gib('70B', 'int4'):.1f} GiB. The cache comes on top."
         ),
     )
 
@@ -137,11 +200,11 @@ def _four_bits() -> Claim:
     total = weight_bytes(model, weight_format("int4")).total
     return Claim(
         said="GPTQ 4-bit 70B = 17.5 GB",
-        verdict="wrong: a factor of two and more",
+        verdict=f"{verdict({'': abs(total / _SAID_BYTES - 1) < 0.1})}: it is {total / _SAID_BYTES:.1f} times that",
         arithmetic=(
-            f"{model.params_total / 1e9:.1f}B x 0.5 bytes = {model.params_total / 2 / GB:.1f} GB already (17.5 GB "
-            f"would be 2 bits); with scales of groups of 128 and embeddings in 16 bit it is {total / GB:.1f} GB "
-            f"({total / GIB:.1f} GiB)."
+            f"{model.params_total / 1e9:.1f}B x 0.5 bytes = {model.params_total / 2 / GB:.1f} GB already "
+            f"({_SAID_BYTES / GB:.1f} GB would be {8 * _SAID_BYTES / model.params_total:.1f} bits); with scales of "
+            f"groups of 128 and embeddings in 16 bit it is {total / GB:.1f} GB ({total / GIB:.1f} GiB)."
         ),
     )
 
@@ -151,15 +214,25 @@ def _fifty_tokens() -> Claim:
     one, many = alone.performance, loaded.performance
     if one is None or many is None:
         raise ValueError("70B on 8 H100 is not sized")
+    alone_tokens_per_s = 1000 / one.tpot_ms.value
     return Claim(
-        said="70B on 8 H100 gives 50 token/s",
-        verdict="right order for one request, wrong for the machine",
+        said=f"70B on 8 H100 gives {_SAID_TOKENS_PER_S} token/s",
+        verdict=verdict(
+            {
+                "one request (within a factor of two)": _is_near(alone_tokens_per_s),
+                "the machine": _is_near(many.output_tokens_per_s.value),
+            }
+        ),
         arithmetic=(
-            f"One request alone gets {1000 / one.tpot_ms.value:,.0f} tokens/s; at {many.batch} running requests, all "
+            f"One request alone gets {alone_tokens_per_s:,.0f} tokens/s; at {many.batch} running requests, all "
             f"within {DEFAULT_SLO.tpot_ms:g} ms per token, the machine gives {many.output_tokens_per_s.value:,.0f} "
             f"({many.output_tokens_per_s.low:,.0f} to {many.output_tokens_per_s.high:,.0f})."
         ),
     )
+
+
+def _is_near(tokens_per_s: float) -> bool:
+    return _SAID_TOKENS_PER_S / 2 <= tokens_per_s <= _SAID_TOKENS_PER_S * 2
 
 
 def _prices(offers: Sequence[Offer]) -> Iterator[Claim]:
@@ -170,8 +243,13 @@ def _prices(offers: Sequence[Offer]) -> Iterator[Claim]:
     )
     if found:
         yield Claim(
-            said="H100 36 USD/h",
-            verdict="wrong for one card",
+            said=f"H100 {_SAID_USD_PER_HOUR} USD/h",
+            verdict=verdict(
+                {
+                    "one card": found[0] <= _SAID_USD_PER_HOUR <= found[-1],
+                    "a machine of 8": 8 * found[0] <= _SAID_USD_PER_HOUR <= 8 * found[-1],
+                }
+            ),
             arithmetic=(
                 f"{len(found):,} on-demand prices on file: {found[0]:,.2f} to {found[-1]:,.2f} USD an "
                 f"accelerator-hour, median {median(found):,.2f}; a machine of 8 is {8 * found[0]:,.2f} to "
@@ -182,28 +260,28 @@ def _prices(offers: Sequence[Offer]) -> Iterator[Claim]:
 
 def _machines(offers: Sequence[Offer]) -> Iterator[Claim]:
     kinds = {offer.instance_type.name: offer.instance_type for offer in offers}
-    said = {
-        "A100 on AWS = p3.8xlarge": "p3.8xlarge",
-        "H100 on AWS = p4d.24xlarge": "p4d.24xlarge",
-        "NDv5 = 8 x A100 80GB": "Standard_ND96isr_H100_v5",
-    }
-    right = {"p3.8xlarge": "p4d.24xlarge", "p4d.24xlarge": "p5.48xlarge"}
-    for claim, name in said.items():
-        kind = kinds.get(name)
-        if kind is None:
+    said = (
+        ("A100 on AWS = p3.8xlarge", "p3.8xlarge", "A100-", "p4d.24xlarge"),
+        ("H100 on AWS = p4d.24xlarge", "p4d.24xlarge", "H100-", "p5.48xlarge"),
+        ("NDv5 = 8 x A100 80GB", "Standard_ND96isr_H100_v5", "A100-", "Standard_ND96amsr_A100_v4"),
+    )
+    for claim, name, accelerator, other in said:
+        there = [kinds[kind] for kind in (name, other) if kind in kinds]
+        if name not in kinds:
             continue
-        text = f"{name} has {kind.accelerator_count:g} x {kind.accelerator}"
-        other = kinds.get(right.get(name, ""))
-        if other is not None:
-            text += f"; {other.name} has {other.accelerator_count:g} x {other.accelerator}"
-        yield Claim(said=claim, verdict="wrong", arithmetic=f"{text}.")
+        text = "; ".join(f"{kind.name} has {kind.accelerator_count:g} x {kind.accelerator}" for kind in there)
+        holds = kinds[name].accelerator.startswith(accelerator)
+        yield Claim(said=claim, verdict=verdict({claim: holds}), arithmetic=f"{text}.")
 
 
 def _peak() -> Claim:
     card, module = resolve("H100-PCIe"), resolve("H100-SXM5-80GB")
+    cards = {"PCIe": card, "SXM": module}
     return Claim(
-        said="H100 756 TFLOPS",
-        verdict="only the PCIe card",
+        said=f"H100 {_SAID_TFLOPS} TFLOPS",
+        verdict=verdict(
+            {f"the {form} card": round(one.dense_tflops["bf16"]) == _SAID_TFLOPS for form, one in cards.items()}
+        ),
         arithmetic=(
             f"Dense 16-bit peak: {card.dense_tflops['bf16']:g} TFLOPS of {card.name}, {module.dense_tflops['bf16']:g} "
             f"of {module.name}, which most machines have; twice that is quoted with sparsity, which models do not use."
@@ -255,20 +333,26 @@ def _run(size: str, task: str, gpu: str) -> tuple[TrainingRun, Cluster]:
     return for_hardware(run, accelerator)[0], cluster
 
 
-def _least(size: str, task: str, gpu: str) -> str:
-    """The smallest count that holds the job, in words."""
+def _least(size: str, task: str, gpu: str) -> int | None:
+    """The smallest count that holds the job; None above _MOST."""
     run, cluster = _run(size, task, gpu)
-    least, _ = smallest_counts(run, resolve_model(size), cluster, _MOST)
-    return f"more than {_MOST:,}" if least is None else f"{least:,}"
+    return smallest_counts(run, resolve_model(size), cluster, _MOST)[0]
 
 
-def _training(size: str, task: str, gpu: str, count: int | None = None) -> float:
-    """Days on `count` accelerators, or on the fewest that hold it."""
+def _counted(count: int | None) -> str:
+    return f"more than {_MOST:,}" if count is None else f"{count:,}"
+
+
+def _at_most(count: int | None, most: int) -> bool:
+    return count is not None and count <= most
+
+
+def _training(size: str, task: str, gpu: str, count: int) -> float:
+    """Days on `count` accelerators."""
     run, cluster = _run(size, task, gpu)
     model = resolve_model(size)
-    least, _ = smallest_counts(run, model, cluster, _MOST)
-    sized = best_layout(run, model, resized(cluster, count or least or 1))
-    if sized is None and count is not None:
+    sized = best_layout(run, model, resized(cluster, count))
+    if sized is None:
         sized = best_layout(replace(run, micro_batch=1), model, resized(cluster, count))
     if sized is None:
         raise ValueError(f"{task} of {size} does not fit on {count} x {gpu}")

@@ -3,7 +3,7 @@
 import pytest
 
 from optimizer.interop.guide import GuideRow, guide
-from optimizer.interop.guide_claims import claims
+from optimizer.interop.guide_claims import claims, verdict
 from tests.builders import make_offer
 
 OFFERS = (
@@ -51,3 +51,26 @@ def test_what_nothing_holds_says_so_and_costs_nothing() -> None:
 def test_claims_are_answered_with_the_arithmetic(said: str, figure: str) -> None:
     found = {claim.said: claim.arithmetic for claim in claims(OFFERS)}
     assert figure in found[said]
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"a": True, "b": True}, "holds"),
+        ({"a": False}, "does not hold"),
+        ({"a": True, "b": False, "c": False}, "holds for a, not for b and c"),
+        ({"a": True, "b": True, "c": True, "d": False}, "holds for a, b and c, not for d"),
+    ],
+)
+def test_a_verdict_names_the_parts_that_hold(parts: dict[str, bool], words: str) -> None:
+    assert verdict(parts) == words
+
+
+def test_verdicts_follow_the_offers() -> None:
+    def said_of_the_price(usd: str) -> str:
+        offers = [make_offer(gpu="H100-SXM5-80GB", count=1, usd=usd, name="card")]
+        return next(claim.verdict for claim in claims(offers) if claim.said == "H100 36 USD/h")
+
+    assert said_of_the_price("4.5") == "holds for a machine of 8, not for one card"
+    assert said_of_the_price("36") == "holds for one card, not for a machine of 8"
+    assert said_of_the_price("3") == "does not hold"
