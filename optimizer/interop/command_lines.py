@@ -58,8 +58,12 @@ _QUANTIZATIONS: Final[Mapping[str, str]] = {
 }
 _THOUSANDS: Final = {"k": 1000, "K": 1024, "m": 1_000_000, "M": 1024**2}
 _SUFFIXED: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
-_VARIABLE: Final = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?")
+_VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-([^}$]*))?\})", re.ASCII)
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
 _LONGEST_LINE: Final = 100_000
+_LONGEST_VALUE: Final = 1000
+_MOST_FILLED: Final = 1_000_000
+"""Bounds of what variables may add: a few lines of `A=$A$A` would fill the memory otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +106,8 @@ class Server:
 
 def servers(text: str, first_line: int = 1, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
     """The servers that a script's lines start; `variables` are put in for their names."""
-    for line, words in _commands(text, first_line):
-        plain = [(number, _filled(word, variables or {})) for number, word in words]
-        found = server([word for _, word in plain], [number for number, _ in plain], line)
+    for line, words in commands(text, first_line, variables):
+        found = server([word for _, word in words], [number for number, _ in words], line)
         if found is not None:
             yield found
 
@@ -160,8 +163,32 @@ def _start(words: Sequence[str]) -> tuple[str, int] | None:
     return None
 
 
-def _commands(text: str, first_line: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
-    """Each command's first line and its words with theirs; lines that end in a backslash go on."""
+def commands(
+    text: str, first_line: int = 1, variables: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+    """Each command's first line and its words with theirs; lines that end in a backslash go on.
+
+    Variables that are given, or assigned on a line of their own before, are put in for their names, as long as that
+    does not make the text much longer.
+    """
+    known = {name: value for name, value in (variables or {}).items() if len(value) <= _LONGEST_VALUE}
+    room = _MOST_FILLED
+    for begin, words in _split(text, first_line):
+        plain = [(number, filled(word, known) if room > 0 else word) for number, word in words]
+        room -= sum(len(after) - len(before) for (_, before), (_, after) in zip(words, plain, strict=True))
+        assigned = [_ASSIGNMENT.fullmatch(word) for _, word in plain if word != "export"]
+        if all(assigned):
+            known |= {match[1]: match[2] for match in assigned if match and len(match[2]) <= _LONGEST_VALUE}
+        else:
+            yield begin, plain
+
+
+def filled(word: str, variables: Mapping[str, str]) -> str:
+    """The word with $NAME, ${NAME} and ${NAME:-DEFAULT} filled in, as far as they are known."""
+    return _VARIABLE.sub(lambda match: variables.get(match[1] or match[2]) or match[3] or match[0], word)
+
+
+def _split(text: str, first_line: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
     words: list[tuple[int, str]] = []
     begin = first_line
     for offset, raw in enumerate(text.splitlines()):
@@ -185,7 +212,3 @@ def _words(line: str) -> list[str]:
     except ValueError:
         # A quote that another line closes: its words cannot be told apart here.
         return []
-
-
-def _filled(word: str, variables: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda match: variables.get(match[1], match[0]), word)

@@ -199,3 +199,16 @@ def test_several_documents_keep_their_lines() -> None:
 def test_bills_and_quotes_are_told_which_command_reads_them(header: str, command: str) -> None:
     with pytest.raises(UsageError, match=f"costopt {command}"):
         recognise(f"{header}\n1,2,3,4\n", "table.csv")
+
+
+def test_variables_of_a_script_are_put_in_for_their_names() -> None:
+    text = "MODEL=meta-llama/Llama-3.1-8B\nexport TP=2\nvllm serve $MODEL -tp ${TP} --max-model-len ${LEN:-4096}\n"
+    (found,) = servers(text)
+    assert (found.values["model"], found.count("tensor_parallel")) == ("meta-llama/Llama-3.1-8B", 2)
+    assert found.context_tokens == 4096
+
+
+def test_variables_that_double_do_not_fill_the_memory() -> None:
+    text = "A=xx\n" + "A=$A$A\n" * 60 + "vllm serve " + "$A" * 30_000 + "\n"
+    (found,) = servers(text)
+    assert len(found.values["model"]) < 50_000_000
