@@ -6,7 +6,6 @@ Screenshots are left in the folder that TEST_ARTEFACTS names, else in pytest's o
 
 import itertools
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from optimizer.report.comparison_page import comparison_page
 from optimizer.report.html import html_text
 from optimizer.report.monthly_page import monthly_page
 from tests.optimizer.report.builders import sample_comparison, sample_report
+from tests.tools import FOLDER, needed, program
 
-AXE = Path(__file__).parents[3] / ".test-tools/node_modules/axe-core/axe.min.js"
+AXE = FOLDER / "node_modules/axe-core/axe.min.js"
 WIDTHS, THEMES = (390, 1440), ("light", "dark")
 FLAGS = (
     "--headless=new",
@@ -33,28 +33,17 @@ FLAGS = (
 )
 
 
-def needed(name: str, found: object) -> None:
-    """Skips without a tool, or fails where tools are required."""
-    if not found:
-        reason = f"{name} is not installed"
-        if os.environ.get("REQUIRE_TEST_TOOLS"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-
-
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    needed("chromium", chromium)
-    needed("chromedriver", driver)
+    chromium, driver = program("chromium"), program("chromedriver")
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
-    options.binary_location = str(chromium)
+    options.binary_location = chromium
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
-    session = webdriver.Chrome(options=options, service=webdriver.ChromeService(str(driver)))
+    session = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     yield session
     session.quit()
 

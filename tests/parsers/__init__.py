@@ -1,0 +1,28 @@
+"""The parsers of the targets that exports are written for, each run as a process in a virtual environment of its own.
+
+`.ci/run` makes `.test-tools/NAME` from each `NAME.txt` in this folder: these packages are large, and they do not agree
+with each other or with the project's own requirements. A script here imports nothing of this project, reads the files
+that its arguments name, writes what it found to standard output, and fails where a file is not what its parser takes.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+from tests.tools import FOLDER, needed
+
+_TIMEOUT_S = 300
+
+
+def run_parser(environment: str, script: str, *arguments: object, home: Path | None = None) -> str:
+    """The output of `tests/parsers/SCRIPT.py` in that environment. Raises AssertionError with its output if it fails.
+
+    `home` is the home folder that it sees, for packages that keep catalogues there.
+    """
+    python = FOLDER / environment / "bin/python"
+    needed(f"the environment {environment}", python.exists())
+    words = [str(python), str(Path(__file__).with_name(f"{script}.py")), *(str(argument) for argument in arguments)]
+    variables = {"PATH": f"{python.parent}:{os.environ['PATH']}", "HOME": str(home or os.environ.get("HOME", "/"))}
+    ran = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    assert ran.returncode == 0, f"{' '.join(words)}\n{ran.stdout}\n{ran.stderr}"
+    return ran.stdout
