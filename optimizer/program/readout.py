@@ -19,6 +19,9 @@ from providers.errors import SolverError
 PROVEN_GAP = 1e-6
 """Relative gap below which an answer is called optimal: the precision of the solver's own arithmetic."""
 
+_CROSSED = 1e-4
+"""Relative distance on the wrong side of the bound that the solver's tolerances on rows cannot explain."""
+
 Amounts = dict[tuple[str, int], int]
 """Units by offer id and period index."""
 
@@ -36,7 +39,7 @@ def read_out(problem: Problem, reduced: Reduced, model: Model, answer: Answer, o
     flows, utilisation = _split(model, values, scale, options)
     usd_per_hour = price_of(reduced.problem, amounts)
     objective, bound = (usd_per_hour, answer.bound) if model.scale is None else (scale, -answer.bound)
-    gap = _gap(objective, bound)
+    gap = _gap(objective, bound) if model.scale is None else _gap(bound, objective)
     kept = _kept(model, amounts)
     bought = {(offer, t): count - kept.get(offer, 0) for (offer, t), count in amounts.items()}
     replicas: dict[tuple[str, int], int] = defaultdict(int)
@@ -82,9 +85,13 @@ class _Spread:
                 yield name, rest, value
 
 
-def _gap(objective: float, bound: float) -> float:
-    largest = max(abs(objective), abs(bound))
-    return abs(objective - bound) / largest if largest > 0 else 0.0
+def _gap(above: float, below: float) -> float:
+    """The relative distance of what is reached and what is proven. Raises SolverError where they have crossed."""
+    largest = max(abs(above), abs(below))
+    gap = (above - below) / largest if largest > 0 else 0.0
+    if gap < -_CROSSED:
+        raise SolverError(f"the answer {above} is better than the bound {below} that the solver proved: a fault of one")
+    return max(0.0, gap)
 
 
 def _status(gap: float, options: SolverOptions) -> Status:

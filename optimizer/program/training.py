@@ -13,15 +13,16 @@ Vocabulary (job j, option o = a cluster that runs j, start slot s of h hours):
     calendar   sum of g_o y_jos running in t <= G     every slot t
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from math import ceil, inf
 from typing import Final, Literal
 
 from optimizer.program.linear import LinearProgram
 from optimizer.program.problem import Shortfall, SolverOptions
 from optimizer.program.solver import Session
-from providers.errors import InvalidValue
+from providers.errors import InvalidValue, SolverError
 
 TrainingObjective = Literal["min_cost", "min_time"]
 TrainingStatus = Literal["optimal", "within_gap", "feasible", "infeasible"]
@@ -31,6 +32,10 @@ SLOTS: Final = 48
 
 _TIE_BREAK: Final = 1e-6
 """Of the objective: among plans of equal cost the one that ends first, among equally fast ones the cheapest."""
+
+
+_TOLERANCE: Final = Fraction(1_000_001, 1_000_000)
+"""The solver's own on a row: a limit may be passed by a millionth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +96,27 @@ class _Start:
 
 
 def solve_training(problem: TrainingProblem, options: SolverOptions) -> TrainingSolution:
-    """The cheapest (or fastest) choice for all jobs together, with its proof; dominated options are left out first."""
+    """The cheapest (or fastest) choice for all jobs together, with its proof; dominated options are left out first.
+
+    Raises SolverError where the solver's answer breaks a limit when it is added up again in fractions.
+    """
+    solution = _solve(problem, options)
+    if solution.status == "infeasible":
+        return replace(solution, shortfalls=shortfalls(problem, options))
+    broken = next(violations(problem, solution.chosen), None)
+    if broken is not None:
+        raise SolverError(f"{solution.solver}: {broken}")
+    return solution
+
+
+def _solve(problem: TrainingProblem, options: SolverOptions) -> TrainingSolution:
     kept = prune(problem.options)
     program, starts = build(problem, kept)
     if any(not starts[job.id] for job in problem.jobs):
-        return TrainingSolution(status="infeasible", shortfalls=shortfalls(problem))
+        return TrainingSolution(status="infeasible")
     answer = Session(program, options).solve(gap=options.gap)
     if answer.values is None:
-        return TrainingSolution(status="infeasible", solver=answer.solver, shortfalls=shortfalls(problem))
+        return TrainingSolution(status="infeasible", solver=answer.solver)
     chosen = {
         job.id: next((start.option, start.hours) for start in starts[job.id] if answer.values[start.column] > 0.5)
         for job in problem.jobs
@@ -225,7 +243,35 @@ def define_end(program: LinearProgram, problem: TrainingProblem, starts: Mapping
         program.at_least([(end, 1.0), *terms], 0.0)
 
 
-def shortfalls(problem: TrainingProblem) -> tuple[Shortfall, ...]:
+def violations(problem: TrainingProblem, chosen: Mapping[str, tuple[JobOption, float]]) -> Iterator[str]:
+    """What a choice breaks, added up in fractions: every job once, earliest, deadline, budget, accelerators at once."""
+    for job in problem.jobs:
+        if job.id not in chosen:
+            yield f"{job.id} does not run"
+            continue
+        option, start = chosen[job.id]
+        end = Fraction(start) + Fraction(option.hours)
+        if option not in problem.options or option.job != job.id:
+            yield f"{job.id} runs on {option.id}, which is none of its options"
+        if start < job.earliest_hours:
+            yield f"{job.id} starts at {start} h, at the earliest {job.earliest_hours} h"
+        if job.deadline_hours < inf and end > Fraction(job.deadline_hours) * _TOLERANCE:
+            yield f"{job.id} ends at {float(end)} h, deadline {job.deadline_hours} h"
+    spent = sum((Fraction(option.usd) for option, _ in chosen.values()), Fraction(0))
+    if problem.budget_usd is not None and spent > Fraction(problem.budget_usd) * _TOLERANCE:
+        yield f"{float(spent)} USD, at most {problem.budget_usd}"
+    peak = peak_accelerators(chosen)
+    if problem.max_accelerators is not None and peak > problem.max_accelerators:
+        yield f"{peak} accelerators at once, at most {problem.max_accelerators}"
+
+
+def peak_accelerators(chosen: Mapping[str, tuple[JobOption, float]]) -> int:
+    """The most accelerators that run at the start of some job: their number only grows there."""
+    runs = [(Fraction(start), Fraction(start) + Fraction(o.hours), o.accelerators) for o, start in chosen.values()]
+    return max((sum(n for begin, end, n in runs if begin <= at < end) for at, _, _ in runs), default=0)
+
+
+def shortfalls(problem: TrainingProblem, options: SolverOptions) -> tuple[Shortfall, ...]:
     """Which shared limit or deadline no choice meets, and by how much, looked at one at a time."""
     found: list[Shortfall] = []
     cheapest, fitting = 0.0, True
@@ -249,10 +295,30 @@ def shortfalls(problem: TrainingProblem) -> tuple[Shortfall, ...]:
         cheapest += min(o.usd for o in small if o.hours + job.earliest_hours <= job.deadline_hours)
     if fitting and problem.budget_usd is not None and cheapest > problem.budget_usd:
         found.append(Shortfall(limit="budget", needed=cheapest, available=problem.budget_usd, unit="USD for the run"))
-    if not found and problem.max_accelerators is not None:
-        limit = problem.max_accelerators
-        found.append(Shortfall(limit="accelerators", needed=limit + 1, available=limit, unit="accelerators at once"))
-    return tuple(found)
+    return tuple(found) or tuple(_shared_shortfalls(problem, options))
+
+
+def _shared_shortfalls(problem: TrainingProblem, options: SolverOptions) -> Iterator[Shortfall]:
+    """Limits that every job meets by itself and all together do not: what each would have to be, the others kept."""
+    problem = replace(problem, objective="min_cost")
+    if problem.budget_usd is not None:
+        richer = _solve(replace(problem, budget_usd=None), options)
+        if richer.chosen:
+            needed = sum(option.usd for option, _ in richer.chosen.values())
+            yield Shortfall(limit="budget", needed=needed, available=problem.budget_usd, unit="USD for the run")
+    if problem.max_accelerators is None:
+        return
+    limit = problem.max_accelerators
+    low, high = limit, sum(max(o.accelerators for o in problem.options if o.job == job.id) for job in problem.jobs)
+    if high <= limit or not _solve(replace(problem, max_accelerators=high), options).chosen:
+        return
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _solve(replace(problem, max_accelerators=middle), options).chosen:
+            high = middle
+        else:
+            low = middle
+    yield Shortfall(limit="accelerators", needed=high, available=limit, unit="accelerators at once")
 
 
 def _objective(problem: TrainingProblem, chosen: Mapping[str, tuple[JobOption, float]]) -> float:

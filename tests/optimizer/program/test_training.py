@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optimizer.program.problem import SolverOptions
-from optimizer.program.training import Job, JobOption, TrainingProblem, TrainingSolution, prune, solve_training
+from optimizer.program.training import (
+    Job,
+    JobOption,
+    TrainingProblem,
+    TrainingSolution,
+    peak_accelerators,
+    prune,
+    solve_training,
+    violations,
+)
 from providers.errors import InvalidValue
 
 
@@ -97,6 +106,50 @@ def test_a_job_does_not_start_before_it_may() -> None:
     assert solved(problem).chosen["a"] == (FAST, 24)
     late = TrainingProblem(jobs=[Job(id="a", earliest_hours=40, deadline_hours=60)], options=[SLOW, FAST])
     assert solved(late).shortfalls[0].needed == 70
+
+
+def test_jobs_that_cannot_take_turns_say_how_many_accelerators_they_need_at_once() -> None:
+    options = [option(job, hours=10, usd=100, accelerators=size) for job, size in (("a", 8), ("b", 16), ("c", 8))]
+    jobs = [Job(id=job, deadline_hours=15) for job in ("a", "b", "c")]
+    (shortfall,) = solved(TrainingProblem(jobs=jobs, options=options, max_accelerators=20)).shortfalls
+    assert (shortfall.limit, shortfall.needed, shortfall.available) == ("accelerators", 32, 20)
+
+
+def test_a_budget_that_only_taking_turns_breaks_says_what_it_takes() -> None:
+    """Side by side on the large clusters they are too many, one after the other the second is late on the cheap one."""
+    options = [
+        option(job, hours=hours, usd=usd, accelerators=8) for job in ("a", "b") for hours, usd in ((10, 100), (5, 150))
+    ]
+    jobs = [Job(id="a", deadline_hours=12), Job(id="b", deadline_hours=12)]
+    found = {
+        s.limit: s
+        for s in solved(TrainingProblem(jobs=jobs, options=options, budget_usd=250, max_accelerators=8)).shortfalls
+    }
+    assert found["budget"].needed == 300
+    assert found["accelerators"].needed == 16
+
+
+@pytest.mark.parametrize(
+    ("chosen", "fault"),
+    [
+        ({}, "does not run"),
+        ({"a": (FAST, 0.0)}, "none of its options"),
+        ({"a": (SLOW, 1.0)}, "at the earliest 2"),
+        ({"a": (SLOW, 60.0)}, "deadline 150"),
+        ({"a": (SLOW, 2.0)}, "at most 999"),
+    ],
+)
+def test_an_answer_that_breaks_a_limit_is_found_out(chosen: dict[str, tuple[JobOption, float]], fault: str) -> None:
+    problem = TrainingProblem(
+        jobs=[Job(id="a", earliest_hours=2, deadline_hours=150)], options=[SLOW], budget_usd=999, max_accelerators=8
+    )
+    assert any(fault in found for found in violations(problem, chosen))
+
+
+def test_the_most_accelerators_at_once_are_those_that_overlap() -> None:
+    chosen = {"a": (option(hours=10, usd=1), 0.0), "b": (option("b", hours=10, usd=1), 10.0)}
+    assert peak_accelerators(chosen) == 8
+    assert peak_accelerators(chosen | {"c": (option("c", hours=2, usd=1, accelerators=4), 9.0)}) == 12
 
 
 def test_jobs_of_the_same_name_are_refused() -> None:
