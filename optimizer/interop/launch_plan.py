@@ -87,7 +87,11 @@ class ReplicaGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
-    """One training run on one cluster, as the plan laid it out."""
+    """One training run on one cluster, as the plan laid it out.
+
+    `offload` and `master_weights` are None where the plan's file is of a version that does not say them.
+    `checkpoint_interval_hours` is None where nothing interrupts the run.
+    """
 
     name: str
     model: str
@@ -109,6 +113,9 @@ class TrainingJob:
     recompute: str
     stack: str
     hours: float
+    offload: frozenset[str] | None = None
+    master_weights: bool | None = None
+    checkpoint_interval_hours: float | None = None
 
     @property
     def nodes(self) -> int:
@@ -119,9 +126,36 @@ class TrainingJob:
         return round(self.purchase.accelerators)
 
     @property
+    def ranks(self) -> int:
+        """Accelerators of the job."""
+        return self.nodes * self.accelerators_per_node
+
+    @property
+    def is_spot(self) -> bool:
+        return self.purchase.purchase_option == "spot"
+
+    @property
+    def is_adapter(self) -> bool:
+        """Whether the base is frozen."""
+        return self.task in ("lora", "qlora")
+
+    @property
+    def splits(self) -> bool:
+        """Whether the model is split over accelerators, not only its states."""
+        degrees = (self.tensor_parallel, self.pipeline_parallel, self.context_parallel, self.expert_parallel)
+        return max(degrees) > 1
+
+    @property
     def gradient_accumulation(self) -> int:
         """Micro-batches of one optimizer step: step tokens / (tokens of a micro-batch x data-parallel ranks)."""
         return max(1, round(self.global_batch_tokens / (self.micro_batch * self.seq_len * self.data_parallel)))
+
+    @property
+    def checkpoint_steps(self) -> int | None:
+        """Optimizer steps between checkpoints; None where nothing interrupts the run."""
+        if self.checkpoint_interval_hours is None:
+            return None
+        return max(1, round(self.steps * self.checkpoint_interval_hours / self.hours))
 
     @property
     def steps(self) -> int:
@@ -306,6 +340,9 @@ def _jobs(document: Mapping[str, Any], purchases: Sequence[Purchase]) -> Iterato
             recompute=_text(item["recompute"]),
             stack=_text(item["stack"]),
             hours=float(item["hours"]),
+            offload=None if item.get("offload") is None else frozenset(map(_text, item["offload"])),
+            master_weights=_switch(item.get("master_weights")),
+            checkpoint_interval_hours=_hours(item.get("checkpoint_interval_hours")),
         )
 
 
@@ -332,6 +369,21 @@ def _text(value: Any) -> str:
     if value.startswith("-"):
         raise ValueError(f"name {value!r} starts with a hyphen: a command would take it for an option")
     return value
+
+
+def _switch(value: Any) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise ValueError(f"switch {value!r}")
+    return value
+
+
+def _hours(value: Any) -> float | None:
+    if value is None:
+        return None
+    hours = float(value)
+    if not 0 < hours < math.inf:
+        raise ValueError(f"hours {value!r}")
+    return hours
 
 
 def _optional(value: Any) -> str | None:

@@ -47,10 +47,17 @@ def spot_overhead(
     and the restart: overhead = d / t + (t / 2 + R) / M.
     """
     rate = nodes * hazard_per_hour
-    between = 1.0 / rate
-    writing = checkpoint / (nodes * CHECKPOINT_BYTES_PER_S) / SECONDS_PER_HOUR
-    interval = max(math.sqrt(2 * writing * between), 1 / 60)
-    return writing / interval + (interval / 2 + restart_hours) / between, rate
+    interval = checkpoint_interval(checkpoint, nodes, hazard_per_hour)
+    return _writing_hours(checkpoint, nodes) / interval + (interval / 2 + restart_hours) * rate, rate
+
+
+def checkpoint_interval(checkpoint: float, nodes: int, hazard_per_hour: float) -> float:
+    """Hours from one checkpoint to the next that lose the least on spot, at least a minute: t = sqrt(2 d M)."""
+    return max(math.sqrt(2 * _writing_hours(checkpoint, nodes) / (nodes * hazard_per_hour)), 1 / 60)
+
+
+def _writing_hours(checkpoint: float, nodes: int) -> float:
+    return checkpoint / (nodes * CHECKPOINT_BYTES_PER_S) / SECONDS_PER_HOUR
 
 
 def billed_hours(offer: Offer, hours: float) -> float:

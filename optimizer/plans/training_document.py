@@ -6,7 +6,13 @@ from typing import Any, Final
 
 from optimizer.plans.claims import corrections
 from optimizer.plans.document import SCHEMA, SCHEMA_VERSION, offer_document
-from optimizer.plans.training_cost import CHECKPOINTS_KEPT, START_HOURS, stored_gb
+from optimizer.plans.training_cost import (
+    CHECKPOINTS_KEPT,
+    START_HOURS,
+    checkpoint_bytes,
+    checkpoint_interval,
+    stored_gb,
+)
 from optimizer.plans.training_plan import ClusterChoice, PlannedJob, TrainingAlternative, TrainingPlan
 from optimizer.sizing.document import number
 from optimizer.sizing.training.calibration import TIME, TIME_SPREAD
@@ -135,6 +141,10 @@ def _job(job: PlannedJob) -> dict[str, Any]:
         "zero_stage": setup.zero_stage,
         "micro_batch": setup.micro_batch,
         "global_batch_tokens": round(setup.global_batch_tokens),
+        "gradient_accumulation": max(1, round(setup.micro_steps)),
+        "optimizer": setup.optimizer,
+        "master_weights": setup.mixed,
+        "offload": sorted(setup.offload),
         "recompute": setup.recompute,
         "stack": setup.stack,
         "mfu": number(step.mfu, digits=4),
@@ -146,11 +156,21 @@ def _job(job: PlannedJob) -> dict[str, Any]:
         "host_gib_per_node": number(memory.host_gib),
         "network_gbit_per_s": network.gbit_per_s if network and choice.nodes > 1 else None,
         "interruptions": number(choice.interruptions, digits=3),
+        "checkpoint_interval_hours": number(_checkpoint_interval(choice)),
         "billed_hours": number(choice.billed_hours),
         "usd_compute": _cents(choice.usd_compute),
         "usd_storage": _cents(choice.usd_storage),
         "usd_per_billion_tokens": _cents(choice.usd_per_billion_tokens),
     }
+
+
+def _checkpoint_interval(choice: ClusterChoice) -> float | None:
+    """Hours between checkpoints that the hours of the plan count on; None where nothing interrupts the run."""
+    rate = choice.interruption_rate
+    if rate is None or not rate.per_hour:
+        return None
+    hosts = choice.nodes * choice.offer.instance_type.hosts
+    return checkpoint_interval(checkpoint_bytes(choice.run, choice.model), hosts, rate.per_hour)
 
 
 def _totals(plan: TrainingPlan) -> dict[str, Any]:
