@@ -178,9 +178,12 @@ def _instances(item: PlannedInstances) -> dict[str, Any]:
 def _replicas(item: PlannedReplicas) -> dict[str, Any]:
     """A group of equal replicas: rates are of the group in an average hour, latencies and memory of one.
 
-    Latencies are the longest over the shapes that it serves; `capacity_requests_per_s` is of the routed mix.
+    Latencies are the longest over the shapes that it serves; engine, memory share, caches and the memory of one
+    accelerator are what a launch needs beside the layout; `capacity_requests_per_s` is of the routed mix.
     """
     ttft, tpot = item.ttft_ms, item.tpot_ms
+    sized = item.kind.any_shape
+    memory = sized.memory
     document: dict[str, Any] = {
         "workload": item.workload.name,
         "instance_type": item.offer.instance_type.name,
@@ -191,11 +194,17 @@ def _replicas(item: PlannedReplicas) -> dict[str, Any]:
         "precision": item.kind.precision,
         "tensor_parallel": item.kind.layout.tp,
         "pipeline_parallel": item.kind.layout.pp,
+        "data_parallel": item.kind.layout.dp,
+        "expert_parallel": item.kind.layout.ep,
         "instances_per_replica": item.kind.machines,
         "count": item.count,
         "requests_per_s": number(item.requests_per_s),
         "output_tokens_per_s": number(item.output_tokens_per_s),
-        "batch": max(sized.batch for sized in item.sized),
+        "batch": max(one.batch for one in item.sized),
+        "engine": sized.engine,
+        "kv_precision": sized.kv_precision,
+        "gpu_memory_utilization": number(sized.memory_share),
+        "prefix_cache_hit": number(sized.prefix_cache_hit),
         "ttft_ms": number(ttft.value),
         "ttft_ms_low": number(ttft.low),
         "ttft_ms_high": number(ttft.high),
@@ -203,6 +212,13 @@ def _replicas(item: PlannedReplicas) -> dict[str, Any]:
         "tpot_ms_low": number(tpot.low),
         "tpot_ms_high": number(tpot.high),
         "memory_gib_per_gpu": number(memory_gib_per_accelerator(item)),
+        "memory": {
+            "usable_gib_per_gpu": number(memory.usable_gib),
+            "weights_gib": number(memory.weights_gib),
+            "activations_gib": number(memory.activations_gib),
+            "overhead_gib": number(memory.overhead_gib),
+            "kv_room_gib": number(memory.kv_room_gib),
+        },
         "utilization": number(item.utilization),
     }
     if len(item.counts) > 1:

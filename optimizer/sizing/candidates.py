@@ -31,10 +31,14 @@ class SizedCandidate:
 
     Rates are per replica, before the head-room of the plan; latencies are those at that load.
     `planned_requests_per_s` is what a plan may count on: the estimate, or its careful end where a confidence is asked.
+    `memory_share` is what the engine is given of the card, of what is free after loading where it counts so.
     """
 
     precision: str
     kv_precision: str
+    engine: str
+    memory_share: float
+    prefix_cache_hit: float
     layout: Layout
     batch: int
     requests_per_s: Estimate
@@ -72,6 +76,7 @@ class _Request:
     kv_bytes: float
     engine: EngineProfile
     context_tokens: int
+    memory_share: float | None
     prefix_cache_hit: float
     confidence: float | None
     measured: Sequence[MeasuredPoint]
@@ -106,6 +111,7 @@ def size_candidates(
         kv_bytes=kv_bytes_per_element(kv_precision),
         engine=engine_profile(engine),
         context_tokens=max(shape.total_tokens, context_tokens or 0),
+        memory_share=gpu_memory_utilization,
         prefix_cache_hit=prefix_cache_hit,
         confidence=confidence,
         measured=measured,
@@ -132,7 +138,7 @@ def size_candidates(
                 fmt,
                 asked.kv_bytes,
                 asked.engine,
-                gpu_memory_utilization,
+                asked.memory_share,
                 asked.context_tokens,
             )
             outcome = _candidate(model, hardware, layout, fmt, memory, asked)
@@ -174,6 +180,9 @@ def _candidate(
     return SizedCandidate(
         precision=fmt.name,
         kv_precision=request.kv_precision,
+        engine=request.engine.name,
+        memory_share=request.memory_share or request.engine.memory_share,
+        prefix_cache_hit=request.prefix_cache_hit,
         layout=layout,
         batch=batch,
         requests_per_s=rate,
@@ -234,6 +243,9 @@ def _as_measured(
     return SizedCandidate(
         precision=fmt.name,
         kv_precision=request.kv_precision,
+        engine=request.engine.name,
+        memory_share=request.memory_share or request.engine.memory_share,
+        prefix_cache_hit=request.prefix_cache_hit,
         layout=layout,
         batch=max(1, round(point.requests_per_s * seconds)),
         requests_per_s=exactly(point.requests_per_s),
