@@ -1,62 +1,102 @@
 """Turns a fine-tuning job into an axolotl configuration: LoRA, QLoRA or all weights."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+from optimizer.interop import fsdp, hugging_face
 from optimizer.interop.launch_plan import Exported, LaunchPlan, TrainingJob, provenance
-from optimizer.interop.training_launch import accumulation, layout_warnings, ranks, shared_warnings
+from optimizer.interop.training_launch import accumulation, layout_warnings, shared_warnings
 from optimizer.interop.yaml_text import yaml_documents
 
 VERSION: Final = "axolotl 0.19"
-"""Release whose schema has these keys (PyPI, 2026-11-30)."""
+"""Release whose schema takes these keys (PyPI, 2026-11-30)."""
 
-_OPTIMIZERS: Final = {
-    "adamw": "adamw_torch_fused",
-    "adamw_8bit": "adamw_bnb_8bit",
-    "paged_adamw_8bit": "paged_adamw_8bit",
-    "adafactor": "adafactor",
-}
+STACKS: Final = fsdp.STACKS
+_MUON: Final = {"muon": "muon"}
 
 
 def export(plan: LaunchPlan) -> Exported:
     """One configuration for each job."""
     files, warnings = {}, []
     for job in plan.jobs:
-        head = [*provenance(plan, [job.purchase]), f"For {VERSION}: axolotl train axolotl-{job.name}.yaml"]
+        head = [*provenance(plan, [job.purchase]), f"For {VERSION}: {_start(job)}"]
         files[f"axolotl-{job.name}.yaml"] = yaml_documents([configuration(job)], head)
-        warnings += [*shared_warnings(job, ("fsdp", "hf", "unsloth")), *layout_warnings(job)]
-        warnings.append(f"{job.name}: put your data set in place of the one named in the file")
-        if job.optimizer not in _OPTIMIZERS:
-            warnings.append(f"{job.name}: axolotl's name for {job.optimizer} is not known here: AdamW is written")
-        if job.nodes > 1:
-            warnings.append(f"{job.name}: start it with torchrun or Ray on {job.nodes} machines")
+        warnings += [*shared_warnings(job, STACKS), *_warnings(job)]
     return Exported(files=files, warnings=tuple(warnings))
 
 
 def configuration(job: TrainingJob) -> dict[str, Any]:
     """The configuration's keys."""
+    names = {**fsdp.names(job), **_MUON}
     content: dict[str, Any] = {
         "base_model": job.model,
-        "datasets": [{"path": "your/dataset", "type": "chat_template"}],
+        "datasets": [{"path": "your/dataset", "type": "completion" if job.task == "train" else "chat_template"}],
         "output_dir": f"./{job.name}",
         "sequence_len": job.seq_len,
         "sample_packing": True,
         "micro_batch_size": job.micro_batch,
-        "gradient_accumulation_steps": accumulation(job, ranks(job)),
+        "gradient_accumulation_steps": accumulation(job, job.ranks // job.context_parallel),
         "max_steps": job.steps,
-        "optimizer": _OPTIMIZERS.get(job.optimizer, _OPTIMIZERS["adamw"]),
-        "bf16": job.precision == "bf16",
-        "fp16": job.precision == "fp16",
-        "gradient_checkpointing": job.recompute == "full",
+        "optimizer": names.get(job.optimizer, names["adamw"]),
+        "learning_rate": 2e-4 if job.is_adapter else 2e-5,
+        **_arithmetic(job),
         "attn_implementation": "flash_attention_2",
     }
-    if job.task in ("lora", "qlora"):
-        content |= {"adapter": job.task, "lora_r": job.lora_rank, "lora_alpha": 2 * (job.lora_rank or 0)}
+    if job.precision == "fp8":
+        content["fp8"] = True
+    if job.context_parallel > 1:
+        content["context_parallel_size"] = job.context_parallel
+    if job.is_adapter:
+        content |= {"adapter": job.task, "lora_r": job.lora_rank, "lora_alpha": hugging_face.lora_alpha(job)}
         content |= {"lora_target_linear": True, "load_in_4bit": job.task == "qlora"}
-    if job.zero_stage == 3 and ranks(job) > 1:
-        content["fsdp_version"] = 2
-        content["fsdp_config"] = {
-            "reshard_after_forward": True,
-            "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
-            "state_dict_type": "FULL_STATE_DICT",
-        }
-    return content
+    if job.checkpoint_steps is not None:
+        content |= {"save_strategy": "steps", "save_steps": job.checkpoint_steps, "auto_resume_from_checkpoints": True}
+    if "activations" in (job.offload or ()):
+        content["activation_offloading"] = True
+    if not fsdp.shards(job):
+        return content | {"gradient_checkpointing": job.recompute != "none"}
+    return content | {"gradient_checkpointing": False, "fsdp_version": 2, "fsdp_config": _sharding(job)}
+
+
+def _start(job: TrainingJob) -> str:
+    command = f"axolotl train axolotl-{job.name}.yaml"
+    if job.nodes == 1:
+        return f"{command} --launcher torchrun -- --nproc-per-node {job.accelerators_per_node}"
+    return (
+        f"{command} --launcher torchrun -- --nnodes {job.nodes} --nproc-per-node {job.accelerators_per_node} "
+        f"--rdzv-backend c10d --rdzv-id {job.name} --rdzv-endpoint FIRST_MACHINE:29500, on every machine."
+    )
+
+
+def _arithmetic(job: TrainingJob) -> dict[str, bool]:
+    """Mixed precision; bfloat16 and float16 keep weights and optimizer in 16 bit, too."""
+    half = job.precision == "fp16"
+    if job.master_weights is False and not job.is_adapter:
+        return {"float16" if half else "bfloat16": True, "bf16": False, "fp16": False}
+    return {"bf16": not half, "fp16": half}
+
+
+def _sharding(job: TrainingJob) -> dict[str, Any]:
+    """FSDP 2 as axolotl names it."""
+    plain = fsdp.configuration(job)
+    return {
+        "reshard_after_forward": plain["reshard_after_forward"],
+        "activation_checkpointing": plain["activation_checkpointing"],
+        "offload_params": plain["cpu_offload"],
+        "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "state_dict_type": "FULL_STATE_DICT",
+    }
+
+
+def _warnings(job: TrainingJob) -> Iterator[str]:
+    if max(job.tensor_parallel, job.pipeline_parallel, job.expert_parallel) > 1:
+        yield from layout_warnings(job)
+    yield from fsdp.offload_warnings(job)
+    yield f"{job.name}: put your data set in place of the one named in the file; its learning rate is a usual one"
+    if job.optimizer not in _MUON:
+        yield from hugging_face.optimizer_warnings(job, fsdp.names(job))
+    if job.precision == "fp4":
+        yield f"{job.name}: axolotl has no {job.precision} arithmetic: bf16 is written, which is slower"
+    if job.master_weights and not job.is_adapter and not fsdp.shards(job):
+        yield f"{job.name}: axolotl keeps FP32 weights with FSDP only: without it weights and optimizer are in 16 bit"
+    yield from hugging_face.usual_warnings(job)

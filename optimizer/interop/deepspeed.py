@@ -1,49 +1,91 @@
 """Turns a training job into a DeepSpeed configuration and the script that starts with it."""
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
+from optimizer.interop import hugging_face
 from optimizer.interop.launch_plan import Exported, LaunchPlan, TrainingJob, provenance
-from optimizer.interop.training_launch import accumulation, layout_warnings, ranks, script, shared_warnings, torchrun
+from optimizer.interop.training_launch import accumulation, layout_warnings, script, shared_warnings, torchrun
 
 VERSION: Final = "DeepSpeed 0.19"
-"""Newest on PyPI on 2026-11-30; keys of deepspeed.ai/docs/config-json, not checked by its own parser."""
+"""Release whose configuration model takes these keys (PyPI, 2026-11-30)."""
 
 NOTE: Final = "_costopt"
 """Key of the provenance: JSON has no comments, and DeepSpeed reads no key of that name."""
+
+STACKS: Final = ("hf", "megatron-deepspeed")
 
 
 def export(plan: LaunchPlan) -> Exported:
     """A configuration and a script for each job."""
     files, warnings = {}, []
     for job in plan.jobs:
-        name = f"deepspeed-{job.name}.json"
+        name = f"deepspeed-{job.name}-zero{job.zero_stage}.json"
         content = {NOTE: [*provenance(plan, [job.purchase]), f"For {VERSION}."], **configuration(job)}
         files[name] = json.dumps(content, indent=2) + "\n"
-        made_for = f"For {VERSION}: TRAIN_SCRIPT takes --deepspeed, as transformers' TrainingArguments do."
-        words = ["--model_name_or_path", job.model, "--deepspeed", name, "--max_steps", str(job.steps)]
-        words += ["--per_device_train_batch_size", str(job.micro_batch)]
-        words += ["--gradient_accumulation_steps", str(accumulation(job, ranks(job)))]
-        words += ["--gradient_checkpointing", str(job.recompute == "full")]
-        files[f"deepspeed-{job.name}.sh"] = script(plan, job, made_for, torchrun(job, words))
-        warnings += [*shared_warnings(job, ("deepspeed", "megatron-deepspeed")), *layout_warnings(job)]
+        made_for = (
+            f"For {VERSION}, {hugging_face.VERSION}: TRAIN_SCRIPT takes their flags, as TRL's scripts/sft.py does."
+        )
+        words = [*hugging_face.arguments(job), "--activation_checkpointing", str(job.recompute != "none")]
+        tail = ["--deepspeed " + '"$(dirname "$0")"/' + name, *hugging_face.resume_tail(job), '"$@"']
+        lines = [*hugging_face.resume_lines(job), f"exec {torchrun(job, words, *tail)}"]
+        files[f"deepspeed-{job.name}.sh"] = script(plan, job, made_for, lines)
+        warnings += [*shared_warnings(job, STACKS), *layout_warnings(job), *hugging_face.warnings(job), *_warnings(job)]
     return Exported(files=files, warnings=tuple(warnings))
 
 
 def configuration(job: TrainingJob) -> dict[str, Any]:
-    """The configuration: batch sizes, dtype, ZeRO stage."""
-    steps = accumulation(job, ranks(job))
-    return {
+    """The configuration: batch sizes, dtype, ZeRO stage, what is offloaded."""
+    steps = accumulation(job, job.ranks)
+    content: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": job.micro_batch,
         "gradient_accumulation_steps": steps,
-        "train_batch_size": job.micro_batch * steps * ranks(job),
-        "bf16": {"enabled": job.precision == "bf16"},
+        "train_batch_size": job.micro_batch * steps * job.ranks,
+        "bf16": _bf16(job),
         "fp16": {"enabled": job.precision == "fp16"},
-        "zero_optimization": {
-            "stage": job.zero_stage,
-            "overlap_comm": True,
-            "contiguous_gradients": True,
-            "stage3_gather_16bit_weights_on_model_save": job.zero_stage == 3,
-        },
+        "zero_optimization": _zero(job),
         "gradient_clipping": 1.0,
     }
+    if _offloads_optimizer(job):
+        # The trainer fills in "auto" from its own flags; DeepSpeed's AdamW has a fast form for the host.
+        values = dict.fromkeys(("lr", "betas", "eps", "weight_decay"), "auto")
+        content["optimizer"] = {"type": "AdamW", "params": values}
+    return content
+
+
+def _bf16(job: TrainingJob) -> dict[str, bool]:
+    found = {"enabled": job.precision != "fp16"}
+    if job.master_weights is False and not job.is_adapter and job.precision != "fp16" and job.zero_stage > 0:
+        found |= {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+    return found
+
+
+def _zero(job: TrainingJob) -> dict[str, Any]:
+    zero: dict[str, Any] = {
+        "stage": job.zero_stage,
+        "overlap_comm": True,
+        "contiguous_gradients": True,
+        "stage3_gather_16bit_weights_on_model_save": job.zero_stage == 3,
+    }
+    if _offloads_optimizer(job):
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    if "params" in (job.offload or ()) and job.zero_stage == 3:
+        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+    return zero
+
+
+def _offloads_optimizer(job: TrainingJob) -> bool:
+    return "optimizer" in (job.offload or ()) and job.zero_stage > 0
+
+
+def _warnings(job: TrainingJob) -> Iterator[str]:
+    offload = job.offload or frozenset()
+    if "optimizer" in offload and job.zero_stage == 0:
+        yield f"{job.name}: the optimizer is offloaded from ZeRO 1 on: plan with --zero-stage 1"
+    if "params" in offload and job.zero_stage < 3:
+        yield f"{job.name}: weights are offloaded at ZeRO 3 only: plan with --zero-stage 3"
+    if _offloads_optimizer(job) and job.optimizer != "adamw":
+        yield f"{job.name}: on the host DeepSpeed's AdamW is written in place of {job.optimizer}"
+    if job.master_weights is False and not job.is_adapter and (job.precision == "fp16" or job.zero_stage == 0):
+        yield f"{job.name}: pure 16 bit takes bf16 and ZeRO 1 or more: FP32 master weights are kept"

@@ -1,14 +1,22 @@
 """Turns groups of replicas into dstack service files, and dstack files into what they ask for."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from optimizer.interop import vllm
+from optimizer.interop import training_stack, vllm
 from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, texts, whole, wish
 from optimizer.interop.command_lines import served, servers
-from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, device, provenance
+from optimizer.interop.launch_plan import (
+    Exported,
+    LaunchPlan,
+    Purchase,
+    ReplicaGroup,
+    TrainingJob,
+    device,
+    provenance,
+)
 from optimizer.interop.yaml_text import yaml_documents
 from optimizer.workload.workload_file import Lines
 from providers.accelerators import Accelerator, catalogue
@@ -27,8 +35,22 @@ _OWN_NAMES: Final[Mapping[str, str]] = {
 
 
 def export(plan: LaunchPlan) -> Exported:
-    """One service for each group of replicas. dstack makes machines in fleets: one must be there for each."""
+    """A service for each group of replicas, and a task for each training job.
+
+    dstack makes machines in fleets: one must be there for each.
+    """
     files, warnings = {}, []
+    for job in plan.jobs:
+        started = training_stack.start(job)
+        head = [
+            *provenance(plan, [job.purchase]),
+            f"For dstack {VERSION}: TRAIN_SCRIPT=train.py dstack apply -f dstack-{job.name}.dstack.yml",
+            started.made_for,
+        ]
+        files[f"dstack-{job.name}.dstack.yml"] = yaml_documents([task(job, started)], head)
+        warnings += [*started.warnings, *_purchase_warnings(job.name, job.purchase)]
+        if job.nodes > 1:
+            warnings.append(f"{job.name}: {job.nodes} machines take a fleet with placement: cluster")
     for group in plan.groups:
         head = [
             *provenance(plan, group.purchases),
@@ -47,13 +69,8 @@ def export(plan: LaunchPlan) -> Exported:
 
 def service(group: ReplicaGroup) -> dict[str, Any]:
     """The service as dstack's configuration has it."""
-    purchase = group.purchase
-    found = device(purchase)
+    found = device(group.purchase)
     image = vllm.IMAGES.get(found.vendor if found else "NVIDIA", vllm.IMAGES["NVIDIA"])
-    gpu: dict[str, Any] = {"name": accelerator_name(purchase.accelerator)}
-    if found is not None:
-        gpu["memory"] = f"{found.memory_gib:g}GB"
-    gpu["count"] = max(1, round(purchase.accelerators))
     document: dict[str, Any] = {
         "type": "service",
         "name": group.name,
@@ -63,16 +80,41 @@ def service(group: ReplicaGroup) -> dict[str, Any]:
         "port": vllm.PORT,
         "model": group.model,
         "replicas": group.instances,
-        "resources": {"gpu": gpu},
-        "backends": [purchase.provider],
     }
+    return document | _machine(group.purchases)
+
+
+def task(job: TrainingJob, started: training_stack.Start) -> dict[str, Any]:
+    """The training task; dstack takes TRAIN_SCRIPT from where it is started, and mounts the folder."""
+    document: dict[str, Any] = {"type": "task", "name": job.name}
+    if job.nodes > 1:
+        document["nodes"] = job.nodes
+    document |= {"python": "3.12"} if started.image == training_stack.IMAGES["fsdp"] else {"image": started.image}
+    document |= {"env": ["HF_TOKEN", "TRAIN_SCRIPT"], "files": ["."]}
+    first = ['MASTER_ADDR="$DSTACK_MASTER_NODE_IP"'] if job.nodes > 1 else []
+    document["commands"] = [started.setup.rstrip(), *first, *started.lines]
+    document |= _machine([job.purchase])
+    if job.is_spot:
+        document["retry"] = {"on_events": ["no-capacity", "interruption"], "duration": "7d"}
+    return document
+
+
+def _machine(purchases: Sequence[Purchase]) -> dict[str, Any]:
+    """Accelerators, place and price of a machine; the purchases differ in zone and price only."""
+    purchase = purchases[0]
+    found = device(purchase)
+    gpu: dict[str, Any] = {"name": accelerator_name(purchase.accelerator)}
+    if found is not None:
+        gpu["memory"] = f"{found.memory_gib:g}GB"
+    gpu["count"] = max(1, round(purchase.accelerators))
+    document: dict[str, Any] = {"resources": {"gpu": gpu}, "backends": [purchase.provider]}
     if purchase.region:
         document["regions"] = [purchase.region]
     if purchase.provider in ("aws", "gcp", "azure", "lambda"):
         document["instance_types"] = [purchase.instance_type]
-    document["spot_policy"] = "spot" if group.is_spot else "on-demand"
+    document["spot_policy"] = "spot" if purchase.purchase_option == "spot" else "on-demand"
     # A dearer machine than the plan's is refused, with room for a change of price.
-    document["max_price"] = float(round(max(item.usd_per_hour for item in group.purchases) * 11 / 10, 4))
+    document["max_price"] = float(round(max(item.usd_per_hour for item in purchases) * 11 / 10, 4))
     return document
 
 
@@ -90,14 +132,17 @@ def memory_fits(accelerator: Accelerator, low_gib: float, high_gib: float | None
 
 
 def _warnings(group: ReplicaGroup) -> Iterator[str]:
-    purchase = group.purchase
     if group.instances_per_replica > 1:
         yield f"{group.name}: a dstack service runs on one machine; a replica that spans several has no file"
+    yield from _purchase_warnings(group.name, group.purchase)
+
+
+def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
     if purchase.purchase_option not in ("on_demand", "spot"):
-        yield f"{group.name}: dstack does not buy {purchase.purchase_option}: reserve first and name the reservation"
+        yield f"{name}: dstack does not buy {purchase.purchase_option}: reserve first and name the reservation"
     if purchase.accelerators < 1:
-        yield f"{group.name}: a part of an accelerator cannot be expressed: the file takes a whole one"
-    yield f"{group.name}: dstack starts it in a fleet that you have made; max_price is the plan's and 10 %"
+        yield f"{name}: a part of an accelerator cannot be expressed: the file takes a whole one"
+    yield f"{name}: dstack starts it in a fleet that you have made; max_price is the plan's and 10 %"
 
 
 def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:

@@ -1,41 +1,75 @@
-"""Turns a training job into a torchrun script with PyTorch FSDP, in the flags of transformers' TrainingArguments."""
+"""Turns a training job into a torchrun script with PyTorch FSDP, in the flags of transformers and TRL."""
 
-from typing import Final
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
+from optimizer.interop import hugging_face
 from optimizer.interop.launch_plan import Exported, LaunchPlan, TrainingJob
-from optimizer.interop.training_launch import accumulation, layout_warnings, ranks, script, shared_warnings, torchrun
+from optimizer.interop.training_launch import layout_warnings, script, shared_warnings, torchrun
 
-VERSION: Final = "transformers 5.24"
-"""Release whose TrainingArguments were read (PyPI, 2026-11-30); `--max_length` is that of TRL's SFT scripts."""
-
-_KEPT_GATHERED: Final = '{"reshard_after_forward": false}'
-"""FSDP's ZeRO 2: gradients and states are sharded, weights stay gathered between forward and backward."""
+MADE_FOR: Final = f"For {hugging_face.VERSION}: TRAIN_SCRIPT takes their flags, as TRL's scripts/sft.py does."
+STACKS: Final = ("fsdp", "hf", "eager")
 
 
 def export(plan: LaunchPlan) -> Exported:
     """One script for each job."""
-    files, warnings = {}, []
+    files: dict[str, str] = {}
+    found: list[str] = []
     for job in plan.jobs:
-        made_for = f"For {VERSION}: TRAIN_SCRIPT takes the flags of TrainingArguments and TRL."
-        files[f"fsdp-{job.name}.sh"] = script(plan, job, made_for, torchrun(job, arguments(job)))
-        warnings += [*shared_warnings(job, ("fsdp", "hf", "eager")), *layout_warnings(job)]
-        if job.zero_stage == 1:
-            warnings.append(f"{job.name}: FSDP has no ZeRO 1; gradients are sharded too")
-        if job.lora_rank is not None:
-            warnings.append(f"{job.name}: adapters (rank {job.lora_rank}) are set in the script, not by these flags")
-    return Exported(files=files, warnings=tuple(warnings))
+        tail = [*hugging_face.resume_tail(job), '"$@"']
+        lines = [*hugging_face.resume_lines(job), f"exec {torchrun(job, arguments(job), *tail)}"]
+        files[f"fsdp-{job.name}.sh"] = script(plan, job, MADE_FOR, lines)
+        found += warnings(job)
+    return Exported(files=files, warnings=tuple(found))
 
 
 def arguments(job: TrainingJob) -> list[str]:
     """The script's flags."""
-    words = ["--model_name_or_path", job.model]
-    words += ["--per_device_train_batch_size", str(job.micro_batch)]
-    words += ["--gradient_accumulation_steps", str(accumulation(job, ranks(job)))]
-    words += ["--max_steps", str(job.steps), "--max_length", str(job.seq_len)]
-    words += ["--bf16" if job.precision == "bf16" else "--fp16", "True"]
-    words += ["--gradient_checkpointing", str(job.recompute == "full")]
-    if job.zero_stage > 0 and ranks(job) > 1:
-        words.append("--fsdp")
-        if job.zero_stage < 3:
-            words += ["--fsdp_config", _KEPT_GATHERED]
+    words = hugging_face.arguments(job, names(job))
+    if not shards(job):
+        return [*words, "--activation_checkpointing", str(job.recompute != "none")]
+    # The trainer's own switch would gather the weights once more in the backward pass.
+    words += ["--activation_checkpointing", "False", "--fsdp", "True", "--fsdp_config", json.dumps(configuration(job))]
+    if job.task == "qlora":
+        # Only equal dtypes are sharded together.
+        words += ["--bnb_4bit_quant_storage", "bfloat16"]
     return words
+
+
+def shards(job: TrainingJob) -> bool:
+    """Whether FSDP is used at all."""
+    return job.zero_stage > 0 and job.ranks > 1
+
+
+def names(job: TrainingJob) -> Mapping[str, str]:
+    """The optimizers that work."""
+    return hugging_face.SHARDED if shards(job) else hugging_face.OPTIMIZERS
+
+
+def configuration(job: TrainingJob) -> dict[str, Any]:
+    """FSDP 2 of transformers: ZeRO 3 where weights are sharded again after the forward pass, else ZeRO 2."""
+    return {
+        "version": 2,
+        "reshard_after_forward": job.zero_stage == 3,
+        "activation_checkpointing": job.recompute != "none",
+        "cpu_offload": bool({"optimizer", "params"} & (job.offload or frozenset())),
+    }
+
+
+def warnings(job: TrainingJob) -> Iterator[str]:
+    """What FSDP cannot express of the plan."""
+    yield from (*shared_warnings(job, STACKS), *layout_warnings(job), *hugging_face.warnings(job, names(job)))
+    if shards(job) and job.zero_stage == 1:
+        yield f"{job.name}: FSDP has no ZeRO 1; gradients are sharded too"
+    yield from offload_warnings(job)
+
+
+def offload_warnings(job: TrainingJob) -> Iterator[str]:
+    """States that FSDP keeps on the host in another way than the plan."""
+    offload = (job.offload or frozenset()) & {"optimizer", "params"}
+    if offload and not shards(job):
+        yield f"{job.name}: without sharding nothing offloads {' and '.join(sorted(offload))}: take DeepSpeed"
+    elif len(offload) == 1:
+        other = {"optimizer": "weights are", "params": "optimizer is"}[next(iter(offload))]
+        yield f"{job.name}: FSDP offloads weights and optimizer together: the {other} offloaded too, which is slower"

@@ -1,12 +1,20 @@
-"""Turns groups of replicas into Kubernetes manifests: a Deployment, or a LeaderWorkerSet, and a Service for each."""
+"""Turns groups of replicas and training jobs into Kubernetes manifests, and manifests into what they ask for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from optimizer.interop import vllm
+from optimizer.interop import training_stack, vllm
 from optimizer.interop.asks import Ask, divided, line_of, whole, wish
 from optimizer.interop.command_lines import Server, served, server, servers
-from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, device, provenance
+from optimizer.interop.launch_plan import (
+    Exported,
+    LaunchPlan,
+    Purchase,
+    ReplicaGroup,
+    TrainingJob,
+    device,
+    provenance,
+)
 from optimizer.interop.yaml_text import yaml_documents
 from optimizer.workload.workload_file import Lines
 
@@ -34,12 +42,32 @@ _SPOT_TAINTS: Final = frozenset({"gcp", "azure"})
 GROUP_LABEL: Final = "costopt-group"
 ACCELERATOR_NOTE: Final = "costopt/accelerator"
 _SHARED_MEMORY_GIB: Final = 16
+_SHARED_MEMORY: Final = {
+    "name": "shared-memory",
+    "emptyDir": {"medium": "Memory", "sizeLimit": f"{_SHARED_MEMORY_GIB}Gi"},
+}
+_SHARED_MEMORY_MOUNT: Final = {"name": "shared-memory", "mountPath": "/dev/shm"}  # noqa: S108 - where NCCL looks
+_HF_TOKEN: Final = {
+    "name": "HF_TOKEN",
+    "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}},
+}
 _STARTUP_MINUTES: Final = 60
+_SCRIPT_PATH: Final = "/workspace/train.py"
+_OUTPUT_PATH: Final = "/output"
 
 
 def export(plan: LaunchPlan) -> Exported:
-    """One manifest for each group of replicas."""
+    """One manifest for each group of replicas, and for each training job."""
     files, warnings = {}, []
+    for job in plan.jobs:
+        started = training_stack.start(job)
+        head = [
+            *provenance(plan, [job.purchase]),
+            f"For batch/v1 and v1. Nodes are not made by it: {job.nodes} x {job.purchase.instance_type} must be there.",
+            started.made_for,
+        ]
+        files[f"kubernetes-{job.name}.yaml"] = yaml_documents(_training(plan, job, started), head)
+        warnings += [*started.warnings, *_training_warnings(job), *_purchase_warnings(job.name, job.purchase)]
     for group in plan.groups:
         head = [
             *provenance(plan, group.purchases),
@@ -66,29 +94,24 @@ def node_labels(purchase: Purchase, group: str) -> dict[str, str]:
 
 
 def _warnings(group: ReplicaGroup) -> Iterator[str]:
-    provider = group.purchase.provider
-    if provider not in _MANAGED:
-        yield (
-            f"{group.name}: {provider} has no node labels that are known here: label its nodes with "
-            f"{GROUP_LABEL}={group.name}"
-        )
-    if group.purchase.purchase_option not in ("on_demand", "spot"):
-        yield f"{group.name}: a manifest cannot buy {group.purchase.purchase_option}: buy the nodes so"
+    yield from _purchase_warnings(group.name, group.purchase)
     if group.instances_per_replica > 1:
         yield f"{group.name}: a replica spans {group.instances_per_replica} nodes: LeaderWorkerSet must be installed"
 
 
+def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
+    if purchase.provider not in _MANAGED:
+        yield (
+            f"{name}: {purchase.provider} has no node labels that are known here: label its nodes with "
+            f"{GROUP_LABEL}={name}"
+        )
+    if purchase.purchase_option not in ("on_demand", "spot"):
+        yield f"{name}: a manifest cannot buy {purchase.purchase_option}: buy the nodes so"
+
+
 def _replicas(plan: LaunchPlan, group: ReplicaGroup) -> dict[str, Any]:
     labels = {"app": group.name}
-    metadata = {
-        "name": group.name,
-        "labels": labels,
-        "annotations": {
-            "costopt/plan": f"{plan.file} sha256:{plan.digest}",
-            "costopt/price-as-of": _days(group),
-            ACCELERATOR_NOTE: group.purchase.accelerator,
-        },
-    }
+    metadata = _metadata(plan, group.name, group.purchases)
     if group.instances_per_replica > 1:
         template = {"metadata": {"labels": labels}, "spec": _pod(group, _ranks(group))}
         worker = {"spec": _pod(group, [*_ranks(group), "--headless"], serves=False)}
@@ -118,6 +141,19 @@ def _replicas(plan: LaunchPlan, group: ReplicaGroup) -> dict[str, Any]:
     }
 
 
+def _metadata(plan: LaunchPlan, name: str, purchases: Sequence[Purchase]) -> dict[str, Any]:
+    days = sorted({purchase.as_of or "no date" for purchase in purchases})
+    return {
+        "name": name,
+        "labels": {"app": name},
+        "annotations": {
+            "costopt/plan": f"{plan.file} sha256:{plan.digest}",
+            "costopt/price-as-of": ", ".join(days),
+            ACCELERATOR_NOTE: purchases[0].accelerator,
+        },
+    }
+
+
 def _ranks(group: ReplicaGroup) -> list[str]:
     return [
         "--nnodes",
@@ -141,25 +177,19 @@ def _pod(group: ReplicaGroup, ranks: list[str], *, serves: bool = True) -> dict[
         "image": vllm.IMAGES.get(vendor, vllm.IMAGES["NVIDIA"]),
         "command": words[:2],
         "args": [*words[2:], *ranks],
-        "env": [
-            {
-                "name": "HF_TOKEN",
-                "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}},
-            }
-        ],
+        "env": [_HF_TOKEN],
         "resources": {"limits": {resource: str(per_pod)}, "requests": {resource: str(per_pod)}},
-        "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],  # noqa: S108 - where NCCL looks
+        "volumeMounts": [_SHARED_MEMORY_MOUNT],
     }
     if serves:
         probe = {"httpGet": {"path": "/health", "port": vllm.PORT}}
         container["ports"] = [{"name": "http", "containerPort": vllm.PORT}]
         container["startupProbe"] = {**probe, "periodSeconds": 10, "failureThreshold": _STARTUP_MINUTES * 6}
         container["readinessProbe"] = {**probe, "periodSeconds": 10}
-    memory = {"medium": "Memory", "sizeLimit": f"{_SHARED_MEMORY_GIB}Gi"}
     pod: dict[str, Any] = {
         "nodeSelector": node_labels(group.purchase, group.name),
         "containers": [container],
-        "volumes": [{"name": "shared-memory", "emptyDir": memory}],
+        "volumes": [_SHARED_MEMORY],
     }
     tolerations = list(_tolerations(group.purchase, resource))
     return pod | {"tolerations": tolerations}
@@ -185,8 +215,64 @@ def _service(group: ReplicaGroup) -> dict[str, Any]:
     }
 
 
-def _days(group: ReplicaGroup) -> str:
-    return ", ".join(sorted({purchase.as_of or "no date" for purchase in group.purchases}))
+def _training(plan: LaunchPlan, job: TrainingJob, started: training_stack.Start) -> list[dict[str, Any]]:
+    """A Job with a pod for each machine; several find the first by the name that a headless Service gives."""
+    spec: dict[str, Any] = {"backoffLimit": 3, "template": {"metadata": {"labels": {"app": job.name}}}}
+    if job.is_spot:
+        # Pods that go with their machine are started again without being counted as failures.
+        disrupted = [{"type": "DisruptionTarget", "status": "True"}]
+        spec["podFailurePolicy"] = {"rules": [{"action": "Ignore", "onPodConditions": disrupted}]}
+    spec["template"]["spec"] = pod = _training_pod(job, started)
+    work = {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(plan, job.name, [job.purchase])}
+    if job.nodes == 1:
+        return [work | {"spec": spec}]
+    spec |= {"completionMode": "Indexed", "completions": job.nodes, "parallelism": job.nodes}
+    pod["subdomain"] = job.name
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": job.name, "labels": {"app": job.name}},
+        "spec": {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"app": job.name}},
+    }
+    return [service, work | {"spec": spec}]
+
+
+def _training_pod(job: TrainingJob, started: training_stack.Start) -> dict[str, Any]:
+    found = device(job.purchase)
+    resource = RESOURCES.get(found.vendor if found else "NVIDIA", RESOURCES["NVIDIA"])
+    accelerators = {resource: str(job.accelerators_per_node)}
+    lines = ["set -euo pipefail", started.setup.rstrip(), *started.lines]
+    environment: list[dict[str, Any]] = [
+        {"name": "TRAIN_SCRIPT", "value": _SCRIPT_PATH},
+        {"name": "OUTPUT_DIR", "value": _OUTPUT_PATH},
+        _HF_TOKEN,
+    ]
+    if job.nodes > 1:
+        environment.insert(0, {"name": "MASTER_ADDR", "value": f"{job.name}-0.{job.name}"})
+    container = {
+        "name": "train",
+        "image": started.image,
+        # Kubernetes expands $(NAME), which a shell means otherwise.
+        "command": ["bash", "-c", "\n".join(lines).replace("$(", "$$(")],
+        "env": environment,
+        "resources": {"limits": accelerators, "requests": accelerators},
+        "volumeMounts": [_SHARED_MEMORY_MOUNT, {"name": "output", "mountPath": _OUTPUT_PATH}],
+    }
+    claim = {"claimName": f"{job.name}-output"}
+    return {
+        "restartPolicy": "Never",
+        "nodeSelector": node_labels(job.purchase, job.name),
+        "tolerations": list(_tolerations(job.purchase, resource)),
+        "containers": [container],
+        "volumes": [_SHARED_MEMORY, {"name": "output", "persistentVolumeClaim": claim}],
+    }
+
+
+def _training_warnings(job: TrainingJob) -> Iterator[str]:
+    yield (
+        f"{job.name}: put an image with your script ({_SCRIPT_PATH}) in place of the one named; its checkpoints go to "
+        f"the PersistentVolumeClaim {job.name}-output, which must be there"
+    )
 
 
 def read(document: Mapping[str, Any], lines: Lines) -> list[Ask]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from optimizer.interop import fsdp, vllm
+from optimizer.interop import training_stack, vllm
 from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, texts, whole, wish
 from optimizer.interop.command_lines import Server, served, servers
 from optimizer.interop.launch_plan import (
@@ -16,7 +16,6 @@ from optimizer.interop.launch_plan import (
     device,
     provenance,
 )
-from optimizer.interop.training_launch import layout_warnings, shared_warnings, torchrun
 from optimizer.interop.yaml_text import yaml_documents
 from optimizer.workload.workload_file import Lines
 
@@ -70,13 +69,15 @@ def export(plan: LaunchPlan) -> Exported:
     """
     files, warnings = {}, []
     for job in plan.jobs:
+        started = training_stack.start(job)
+        command = "sky jobs launch" if job.is_spot else "sky launch"
         head = [
             *provenance(plan, [job.purchase]),
-            f"For SkyPilot {VERSION}, {fsdp.VERSION}: sky launch skypilot-{job.name}.yaml --env TRAIN_SCRIPT=train.py",
+            f"For SkyPilot {VERSION}: {command} skypilot-{job.name}.yaml --env TRAIN_SCRIPT=train.py",
+            started.made_for,
         ]
-        files[f"skypilot-{job.name}.yaml"] = yaml_documents([task(job)], head)
-        warnings += [*shared_warnings(job, ("fsdp", "hf", "eager")), *layout_warnings(job)]
-        warnings += _purchase_warnings(job.name, job.purchase)
+        files[f"skypilot-{job.name}.yaml"] = yaml_documents([task(job, started)], head)
+        warnings += [*started.warnings, *_purchase_warnings(job.name, job.purchase)]
     for group in plan.groups:
         head = [
             *provenance(plan, group.purchases),
@@ -122,16 +123,16 @@ def service(group: ReplicaGroup) -> dict[str, Any]:
     return document
 
 
-def task(job: TrainingJob) -> dict[str, Any]:
+def task(job: TrainingJob, started: training_stack.Start) -> dict[str, Any]:
     """The training task; SkyPilot asks for TRAIN_SCRIPT, and copies the folder that it is started in."""
     document: dict[str, Any] = {"name": job.name, "workdir": "."}
     if job.nodes > 1:
         document["num_nodes"] = job.nodes
     document["resources"] = resources(job.purchase)
     document["envs"] = {"TRAIN_SCRIPT": None}
-    document["setup"] = "pip install torch transformers trl peft\n"
-    first = 'MASTER_ADDR="$(echo "$SKYPILOT_NODE_IPS" | head -n1)"\n' if job.nodes > 1 else ""
-    document["run"] = f"{first}{torchrun(job, fsdp.arguments(job))}\n"
+    document["setup"] = started.setup
+    first = ['MASTER_ADDR="$(echo "$SKYPILOT_NODE_IPS" | head -n1)"'] if job.nodes > 1 else []
+    document["run"] = "\n".join([*first, *started.lines]) + "\n"
     return document
 
 

@@ -3,9 +3,9 @@
 import math
 from typing import Final
 
-from optimizer.interop import fsdp, vllm
+from optimizer.interop import training_stack, vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, TrainingJob, comment, provenance
-from optimizer.interop.training_launch import layout_warnings, shared_warnings, torchrun
+from optimizer.interop.training_launch import NEED_SCRIPT
 
 _TIME_MARGIN: Final = 1.5
 """Longest time over the estimated: the 80 % interval of training reaches 1.3."""
@@ -13,10 +13,12 @@ _TIME_MARGIN: Final = 1.5
 
 def export(plan: LaunchPlan) -> Exported:
     """One batch script for each job and each group of replicas; a group is an array with a task for each replica."""
-    files, warnings = {}, []
+    files: dict[str, str] = {}
+    warnings: list[str] = []
     for job in plan.jobs:
-        files[f"slurm-{job.name}.sbatch"] = _training(plan, job)
-        warnings += [*shared_warnings(job, ("fsdp", "hf", "eager")), *layout_warnings(job)]
+        started = training_stack.start(job)
+        files[f"slurm-{job.name}.sbatch"] = _training(plan, job, started)
+        warnings += started.warnings
     for group in plan.groups:
         files[f"slurm-{group.name}.sbatch"] = _serving(plan, group)
         warnings += [*vllm.checkpoint_warnings(group), *vllm.device_warnings(group), *vllm.context_warnings(group)]
@@ -24,22 +26,25 @@ def export(plan: LaunchPlan) -> Exported:
     return Exported(files=files, warnings=tuple(warnings))
 
 
-def _training(plan: LaunchPlan, job: TrainingJob) -> str:
+def _training(plan: LaunchPlan, job: TrainingJob, started: training_stack.Start) -> str:
     hours = math.ceil(job.hours * _TIME_MARGIN)
-    options = {
+    options: dict[str, object] = {
         "job-name": job.name,
         "nodes": job.nodes,
         "ntasks-per-node": 1,
         "gpus-per-node": job.accelerators_per_node,
         "time": f"{hours // 24}-{hours % 24:02d}:00:00",
     }
+    if job.is_spot:
+        options["requeue"] = None
     body = [
-        ': "${TRAIN_SCRIPT:?path of the training script}"',
+        NEED_SCRIPT,
         'MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n1)"',
         "export MASTER_ADDR",
-        f"srun {torchrun(job, fsdp.arguments(job))}",
+        *started.lines[:-1],
+        f"srun {started.lines[-1]}",
     ]
-    head = [*provenance(plan, [job.purchase]), f"For Slurm and {fsdp.VERSION}: sbatch slurm-{job.name}.sbatch"]
+    head = [*provenance(plan, [job.purchase]), f"{started.made_for} sbatch slurm-{job.name}.sbatch"]
     return _batch(head, options, body)
 
 
@@ -68,5 +73,5 @@ def _serving(plan: LaunchPlan, group: ReplicaGroup) -> str:
 
 def _batch(head: list[str], options: dict[str, object], body: list[str]) -> str:
     """Options stand at the top: sbatch stops reading them at the first command."""
-    lines = [f"#SBATCH --{name}={value}" for name, value in options.items()]
+    lines = [f"#SBATCH --{name}" if value is None else f"#SBATCH --{name}={value}" for name, value in options.items()]
     return "\n".join(["#!/usr/bin/env bash", *lines, comment(head) + "set -euo pipefail", "", *body]) + "\n"

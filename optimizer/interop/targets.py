@@ -6,12 +6,9 @@ from typing import Final
 from optimizer.interop.launch_plan import Exported, LaunchPlan
 from providers.errors import UnknownName, UsageError, nearest
 
-SERVING: Final = (
-    *("vllm", "sglang", "tensorrt-llm", "triton", "ray"),
-    *("kubernetes", "dstack", "nginx"),
-)
+SERVING: Final = ("vllm", "sglang", "tensorrt-llm", "triton", "ray", "nginx")
 TRAINING: Final = ("fsdp", "deepspeed", "megatron", "axolotl")
-BOTH: Final = ("skypilot", "slurm", "terraform")
+BOTH: Final = ("kubernetes", "skypilot", "dstack", "slurm", "terraform")
 TARGETS: Final = (*SERVING, *BOTH, *TRAINING)
 """Each is a module of this package with `export(plan)`; BOTH take plans of serving and of training."""
 

@@ -80,8 +80,8 @@ def test_fsdp_takes_the_whole_step() -> None:
     sequences = int(found["--per_device_train_batch_size"]) * int(found["--gradient_accumulation_steps"]) * 16
     assert sequences * job.seq_len == job.global_batch_tokens
     assert int(found["--max_steps"]) == math.ceil(1e9 / 262144)
-    assert "--fsdp" in found
-    assert "--fsdp_config" not in found
+    assert found["--fsdp"] == "True"
+    assert json.loads(found["--fsdp_config"])["reshard_after_forward"] is True
 
 
 def test_deepspeed_multiplies_up_to_its_batch() -> None:

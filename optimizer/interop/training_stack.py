@@ -1,0 +1,52 @@
+"""Turns a training job into the command of the software that its plan was sized for: Megatron-LM, or FSDP."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from optimizer.interop import fsdp, hugging_face, megatron
+from optimizer.interop.launch_plan import TrainingJob
+from optimizer.interop.training_launch import torchrun
+
+IMAGES: Final = {
+    "megatron": "nvcr.io/nvidia/nemo:25.11",
+    "fsdp": "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime",
+}
+"""Images with torch (and Transformer Engine) that NeMo's and Kubeflow Trainer's pages name, read 2026-11-30."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a job runs on each machine. `lines` are a shell script that ends in the command, `setup` installs it."""
+
+    made_for: str
+    lines: tuple[str, ...]
+    setup: str
+    image: str
+    warnings: tuple[str, ...]
+
+
+def start(job: TrainingJob) -> Start:
+    """The command by the plan's stack; it wants TRAIN_SCRIPT and, on several machines, MASTER_ADDR."""
+    if job.stack in megatron.STACKS:
+        return Start(
+            made_for=megatron.MADE_FOR,
+            lines=(*megatron.start_lines(job), torchrun(job, megatron.arguments(job), *megatron.tail(job))),
+            setup="pip install 'megatron-core[dev]==0.19.*'\n",
+            image=IMAGES["megatron"],
+            warnings=tuple(megatron.warnings(job)),
+        )
+    lines = (*hugging_face.resume_lines(job), torchrun(job, fsdp.arguments(job), *hugging_face.resume_tail(job)))
+    return Start(
+        made_for=fsdp.MADE_FOR,
+        lines=lines,
+        setup=_setup(job),
+        image=IMAGES["fsdp"],
+        warnings=tuple(fsdp.warnings(job)),
+    )
+
+
+def _setup(job: TrainingJob) -> str:
+    packages: tuple[str, ...] = ("torch", "'transformers==5.24.*'", "'trl==1.16.*'", "peft")
+    if job.task == "qlora" or "8bit" in job.optimizer or job.optimizer in ("lion", "paged-adamw"):
+        packages += ("bitsandbytes", "torchao")
+    return f"pip install {' '.join(packages)}\n"
