@@ -20,7 +20,11 @@ class Stack:
     master in the optimizer. `gradient_bytes` per parameter in mixed precision; `moment_share` is below 1 where moments
     are kept in 16 bit. `gated_bytes` per unit of a gated MLP's width and `logit_bytes` per logit are kept for the
     backward pass; `activation_factor` is the rest of a layer against the fused minimum. `step_bytes` per parameter of
-    a group of 10^9 are temporary in the optimizer step. `frozen_embedding_bytes` of a 4-bit base's embeddings.
+    a group of 10^9 are temporary in the optimizer step. `frozen_embedding_bytes` of a 4-bit base's embeddings;
+    `autocast_*` are the same where ZeRO is off, if that differs. `adapter_bytes` per parameter of an adapter, and as
+    many of its gradient; `shares_expert_adapters`: one adapter for all experts of a rank instead of one each.
+    `shards_scales`: ZeRO-3 also shards the scales of a 4-bit base; `gathers_embeddings`: it holds both embeddings whole
+    beside the layers, as FSDP does with what its root unit has.
     """
 
     name: str
@@ -34,6 +38,12 @@ class Stack:
     logit_bytes: float = 8.0
     frozen_embedding_bytes: float = 2.0
     step_bytes: float = 0.0
+    autocast_logit_bytes: float | None = None
+    autocast_embedding_bytes: float | None = None
+    adapter_bytes: float = 2.0
+    shares_expert_adapters: bool = False
+    shards_scales: bool = True
+    gathers_embeddings: bool = False
 
 
 STACKS: Final[Mapping[str, Stack]] = MappingProxyType(
@@ -45,7 +55,16 @@ STACKS: Final[Mapping[str, Stack]] = MappingProxyType(
             # DeepSpeed's BF16 optimizer keeps 16-bit and FP32 gradients (BLOOM's runs from 2022-02 on).
             Stack(name="megatron-deepspeed", label="Megatron-DeepSpeed (2022)", speed="old", gradient_bytes=6.0),
             # Megatron Bridge's recipes reduce gradients in bf16 and keep moments in 16 bit: measured peaks, 2026-02.
-            Stack(name="nemo", label="NeMo / Megatron Bridge", speed="megatron", gradient_bytes=2.0, moment_share=0.5),
+            # Its LoRA wraps the grouped product of a rank's experts once (megatron/bridge/peft/lora.py, 2026-02).
+            Stack(
+                name="nemo",
+                label="NeMo / Megatron Bridge",
+                speed="megatron",
+                gradient_bytes=2.0,
+                moment_share=0.5,
+                shares_expert_adapters=True,
+            ),
+            # PEFT (since 0.12) and Unsloth hold adapters in FP32, whatever the dtype of the base.
             Stack(
                 name="fsdp",
                 label="PyTorch FSDP, fused kernels",
@@ -54,6 +73,8 @@ STACKS: Final[Mapping[str, Stack]] = MappingProxyType(
                 activation_factor=0.9,
                 gated_bytes=8.0,
                 logit_bytes=4.0,
+                adapter_bytes=4.0,
+                shards_scales=False,
             ),
             Stack(
                 name="eager",
@@ -63,7 +84,9 @@ STACKS: Final[Mapping[str, Stack]] = MappingProxyType(
                 gated_bytes=8.0,
                 logit_bytes=12.0,
             ),
-            # DeepSpeed updates groups of 10^9 parameters in FP32; bitsandbytes training casts embeddings to FP32.
+            # DeepSpeed updates groups of 10^9 parameters in FP32 and holds the rest in 16 bit. Without it the Trainer
+            # uses autocast: PEFT casts a 4-bit base's embeddings to FP32, and the loss keeps 14 bytes per logit: 2 (in
+            # 16 bit) + 4 (log softmax) + 4 + 4 (its gradient and that of the logits), as PyTorch's profiler shows too.
             Stack(
                 name="hf",
                 label="Hugging Face Trainer with DeepSpeed or PEFT",
@@ -71,8 +94,12 @@ STACKS: Final[Mapping[str, Stack]] = MappingProxyType(
                 gradient_bytes=2.0,
                 activation_factor=1.2,
                 gated_bytes=8.0,
-                frozen_embedding_bytes=4.0,
                 step_bytes=10.0,
+                autocast_logit_bytes=14.0,
+                autocast_embedding_bytes=4.0,
+                adapter_bytes=4.0,
+                shards_scales=False,
+                gathers_embeddings=True,
             ),
             Stack(
                 name="xla",

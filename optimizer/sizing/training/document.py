@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from optimizer.sizing.document import SCHEMA, SCHEMA_VERSION, number
 from optimizer.sizing.training.calibration import MEMORY, TIME_SPREAD
-from optimizer.sizing.training.layouts import TrainingEstimate
+from optimizer.sizing.training.layouts import TrainingEstimate, choices_made
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.training import TrainingRun
 
@@ -70,7 +70,7 @@ def training_size_document(model: Architecture, sized: TrainingSize) -> dict[str
         "valid_tensor_parallel": list(sized.valid_tensor_parallel),
         "memory": _memory(estimate),
         "performance": _performance(sized),
-        "assumptions": list(sized.assumptions),
+        "assumptions": [*choices_made(sized.run, estimate), *sized.assumptions],
         "warnings": list(sized.warnings),
     }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from optimizer.sizing.layout import tensor_parallel_problem
 from optimizer.sizing.training.calibration import (
@@ -14,7 +14,7 @@ from optimizer.sizing.training.calibration import (
     optimizer_states,
     stack_named,
 )
-from optimizer.sizing.training.memory import TrainingMemory, training_memory
+from optimizer.sizing.training.memory import TrainingMemory, local_adapters, training_memory
 from optimizer.sizing.training.setup import Cluster, TrainingLayout, TrainingSetup
 from optimizer.sizing.training.time import StepTime, step_time
 from optimizer.workload.architecture import Architecture
@@ -37,6 +37,9 @@ _SIMPLER_WITHIN: Final = 1.03
 
 _LONG_SEQUENCE: Final = 16_384
 """From this length on, sequences are also split over context-parallel ranks."""
+
+_MUCH_OF_ADAPTERS: Final = 0.1
+"""From this part of the memory on, smaller adapters are worth proposing."""
 
 _MICRO_TOKENS_ENOUGH: Final = 32_768
 """Larger micro-batches bring nothing: launches and gathers are long hidden."""
@@ -184,14 +187,9 @@ def stack_of(run: TrainingRun) -> str:
 
 
 def _bases(run: TrainingRun, model: Architecture, cluster: Cluster) -> Iterator[TrainingSetup]:
-    """Setups for every allowed combination of degrees, ZeRO stage and recomputation, at micro-batch 1.
-
-    XLA always computes again: the rates that its constants come from were with it.
-    """
+    """Setups for every allowed combination of degrees, ZeRO stage and recomputation, at micro-batch 1."""
     stack = stack_of(run)
-    recomputes = ("full",) if stack == "xla" else ("none", "full")
-    if run.recompute:
-        recomputes = (run.recompute,)
+    recomputes = _recomputes(run, stack)
     for layout in _layouts(run, model, cluster, stack):
         for zero_stage in _zero_stages(run, stack, layout):
             for recompute in recomputes:
@@ -214,6 +212,19 @@ def _bases(run: TrainingRun, model: Architecture, cluster: Cluster) -> Iterator[
                     chunked_loss=stack == "eager",
                 )
                 yield with_micro_batch(run, setup, 1)
+
+
+def _recomputes(run: TrainingRun, stack: str) -> Sequence[str]:
+    """What may be computed again, where the run does not say.
+
+    XLA always computes again: the rates that its constants come from were with it. So does a run of adapters at a
+    given micro-batch: that is somebody's script, and TRL, axolotl, LLaMA-Factory, torchtune and Unsloth all have
+    checkpointing on by default (in their documentation or recipes, 2026-06).
+    """
+    if run.recompute:
+        return (run.recompute,)
+    scripted = run.is_adapter and run.micro_batch is not None and stack in ("fsdp", "eager", "hf")
+    return ("full",) if stack == "xla" or scripted else ("none", "full")
 
 
 def _layouts(run: TrainingRun, model: Architecture, cluster: Cluster, stack: str) -> Iterator[TrainingLayout]:
@@ -344,6 +355,51 @@ def runs_on(run: TrainingRun, accelerator: Accelerator) -> bool:
     return run.stack in (None, "xla") and run.task != "qlora" and plain
 
 
+def choices_made(run: TrainingRun, estimate: TrainingEstimate) -> Iterator[str]:
+    """What a sizing of adapters takes for granted that moves its memory much, each with the figure of the other way."""
+    setup, needed = estimate.setup, estimate.memory.needed_gib
+
+    def other(**changes: Any) -> float:
+        return training_memory(replace(setup, **changes)).needed_gib
+
+    if not setup.is_adapter:
+        return
+    if run.recompute is None and setup.recompute == "full" and _recomputes(run, setup.stack) == ("full",):
+        yield (
+            "recomputation full, as software for adapters has it by default; "
+            f"--recompute none: {other(recompute='none'):.1f} GiB an accelerator instead of {needed:.1f}"
+        )
+    elif run.recompute is None and setup.recompute == "none":
+        yield (
+            "recomputation none, the faster way where it fits; "
+            f"--recompute full: {other(recompute='full'):.1f} GiB an accelerator instead of {needed:.1f}"
+        )
+    if run.stack is None and setup.stack == "fsdp":
+        yield (
+            f"loss and activations as fused kernels leave them; {other(stack='hf'):.1f} GiB instead of {needed:.1f} "
+            "in a Hugging Face Trainer without them (--stack hf)"
+        )
+    if not setup.model.is_moe:
+        return
+    yield (
+        f"adapters on all linear layers, experts included: {local_adapters(setup) / 1e6:,.0f} M parameters an "
+        f"accelerator; {other(expert_adapters=False):.1f} GiB instead of {needed:.1f} if experts have none"
+    )
+    if setup.task == "qlora":
+        yield (
+            f"experts in 4 bit; {other(quantised_experts=False):.1f} GiB instead of {needed:.1f} where they stay in 16 "
+            "bit, as fused ones do with bitsandbytes in Transformers 5 unless they are asked for"
+        )
+
+
+def _base_on_host(setup: TrainingSetup) -> str:
+    moved = training_memory(replace(setup, offload=setup.offload | {"params"}))
+    return (
+        f"the frozen base in host memory (--offload params: {moved.needed_gib:.0f} GiB an accelerator, "
+        f"{moved.host_gib:.0f} GiB of each machine's memory)"
+    )
+
+
 def remedies(estimate: TrainingEstimate) -> tuple[str, ...]:
     """What would bring the memory down, most effective first, for the item that dominates."""
     setup, memory = estimate.setup, estimate.memory
@@ -364,5 +420,9 @@ def remedies(estimate: TrainingEstimate) -> tuple[str, ...]:
         ways.append("adapters (--task lora or qlora)")
     if setup.task == "lora":
         ways.append("a 4-bit base (--task qlora)")
+    if setup.is_adapter and setup.layout.shards > 1 and setup.zero_stage >= 3 and "params" not in setup.offload:
+        ways.append(_base_on_host(setup))
+    if setup.is_adapter and setup.model.is_moe and memory.adapters_gib > memory.needed_gib * _MUCH_OF_ADAPTERS:
+        ways.append("a lower --lora-rank: every expert has adapters")
     ways.append("more accelerators (--count)")
     return tuple(ways)

@@ -1,6 +1,6 @@
 """Turns a training setup into gibibytes per accelerator by what holds them, and the host memory that offload needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from optimizer.sizing.dtypes import FORMATS
@@ -10,6 +10,9 @@ from optimizer.workload.architecture import Architecture
 from providers.units import GIB
 
 _NF4_BYTES: Final = FORMATS["nf4"].linear_bits / 8
+_PACKED_BYTES: Final = 0.5
+"""Of a 4-bit parameter without its scales."""
+
 _OFFLOADED_SHARE: Final = 0.1
 """Of the activations, what is on the accelerator at a time while the rest is copied to the host and back."""
 
@@ -36,6 +39,8 @@ class TrainingMemory:
     fragmentation_gib: float
     host_gib: float
     host_usable_gib: float | None
+    adapters_gib: float = 0.0
+    """Of the states: adapters with their gradients and moments."""
 
     @property
     def states_gib(self) -> float:
@@ -106,8 +111,7 @@ def training_memory(setup: TrainingSetup) -> TrainingMemory:
     stack = stack_named(setup.stack)
     local = local_parameters(setup)
     states = _adapter_states(setup, local, stack) if setup.is_adapter else _full_states(setup, local, stack)
-    activations = activation_bytes(setup)
-    logits = logit_bytes(setup)
+    activations, logits = _backward_bytes(setup)
     buffers = _buffer_bytes(setup, local)
     # The optimizer step runs when activations are gone: only what it needs beyond them raises the peak.
     buffers += max(0.0, _step_bytes(setup, local, stack) - activations - logits)
@@ -126,6 +130,7 @@ def training_memory(setup: TrainingSetup) -> TrainingMemory:
         fragmentation_gib=MEMORY.fragmentation_share * moving / GIB,
         host_gib=max(states.host * ranks, _loading_bytes(setup)) / GIB,
         host_usable_gib=cluster.host_memory_gib,
+        adapters_gib=states.adapters / GIB,
     )
 
 
@@ -148,15 +153,49 @@ def local_parameters(setup: TrainingSetup) -> LocalParameters:
 
 
 def adapter_parameters(model: Architecture, rank: int) -> float:
-    """Parameters of LoRA over all linear layers: rank x (inputs + outputs) of each matrix (arXiv 2106.09685).
+    """Parameters of LoRA over all linear layers, experts included: rank x (inputs + outputs) of each matrix
+    (arXiv 2106.09685)."""
+    experts = model.moe_layers * model.experts * _expert_width(model)
+    return float(rank * (_unrouted_width(model) + experts))
 
-    A mixture of experts gets adapters on attention and shared layers: experts are usually left alone.
+
+def local_adapters(setup: TrainingSetup) -> float:
+    """Adapter parameters that the fullest rank holds before ZeRO shards them: over TP and PP, experts' over EP.
+
+    Software that gives the experts of a rank one adapter in common holds it once per layer.
     """
-    h, heads, kv = model.hidden_size, model.heads * model.head_dim, model.kv_heads * model.head_dim
-    attention = 2 * (h + heads) + 2 * (h + kv)
-    width = model.shared_intermediate if model.is_moe else model.intermediate_size
-    mlp = model.mlp_matrices * (h + width) if width else 0
-    return float(rank * model.layers * (attention + mlp))
+    model, layout = setup.model, setup.layout
+    experts = 0.0
+    if setup.expert_adapters:
+        shared = stack_named(setup.stack).shares_expert_adapters
+        own = 1.0 if shared else model.experts / (layout.ep if layout.ep > 1 else layout.tp)
+        experts = model.moe_layers * own * _expert_width(model)
+    return setup.lora_rank * (_unrouted_width(model) / layout.tp + experts) / layout.pp
+
+
+def _expert_width(model: Architecture) -> int:
+    """Inputs + outputs of one expert's matrices."""
+    return model.mlp_matrices * (model.hidden_size + model.expert_intermediate)
+
+
+def _unrouted_width(model: Architecture) -> float:
+    """Inputs + outputs of all matrices that every token passes: attention, dense and shared MLPs."""
+    h, heads = model.hidden_size, model.heads
+    if model.kv_lora_rank is None:
+        attention = 2 * (h + heads * model.head_dim) + 2 * (h + model.kv_heads * model.head_dim)
+    else:
+        queries = heads * (model.qk_nope_head_dim + model.qk_rope_head_dim)
+        values = heads * model.v_head_dim
+        attention = h + queries + 2 * (model.q_lora_rank or 0)
+        attention += h + 2 * model.kv_lora_rank + model.qk_rope_head_dim + heads * model.qk_nope_head_dim + values
+        attention += values + h
+    dense = model.layers - model.moe_layers
+
+    def mlp(width: int) -> int:
+        return model.mlp_matrices * (h + width) if width else 0
+
+    mlps = dense * mlp(model.intermediate_size) + model.moe_layers * mlp(model.shared_intermediate)
+    return float(model.layers * attention + mlps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +206,7 @@ class _States:
     gradients: float
     optimizer: float
     host: float
+    adapters: float = 0.0
 
 
 def _full_states(setup: TrainingSetup, local: LocalParameters, stack: Stack) -> _States:
@@ -207,29 +247,64 @@ def _bytes_per_parameter(mixed: bool, states: OptimizerStates, stack: Stack) -> 
 
 
 def _adapter_states(setup: TrainingSetup, local: LocalParameters, stack: Stack) -> _States:
-    """A frozen base in 16 or 4 bit; adapters and what is trained beside them as 16-bit copies with FP32 moments.
+    """A frozen base in 16 or 4 bit; adapters in the stack's dtype and what is trained beside them in 16 bit, both with
+    FP32 moments.
 
-    QLoRA (arXiv 2305.14314): NF4 with double quantisation in the matrices. A base held in FP32 under autocast (`mixed`)
-    also keeps the 16-bit copies for the backward pass: 6 bytes.
+    QLoRA (arXiv 2305.14314): NF4 with double quantisation in the matrices; the scales of bitsandbytes are no
+    parameters, so that nothing shards them. A base held in FP32 under autocast (`mixed`) also keeps the 16-bit copies
+    for the backward pass: 6 bytes.
     """
-    layout = setup.layout
-    matrices = local.total - local.embedding
-    if setup.task == "qlora":
-        base = matrices * _NF4_BYTES + local.embedding * stack.frozen_embedding_bytes
-    else:
-        base = local.total * (6.0 if setup.mixed else 2.0)
-    trained = adapter_parameters(setup.model, setup.lora_rank) / layout.tp / layout.pp
-    if setup.trains_embeddings:
-        trained += local.embedding
-    moments = optimizer_states(setup.optimizer).mixed_bytes * trained
-    if setup.zero_stage >= 1:
-        moments /= layout.shards
-    held = base / layout.shards if setup.zero_stage >= 3 else base
-    gradients = 2.0 * trained + (base / layout.shards if setup.frozen_gradients else 0.0)
+    shards = setup.layout.shards
+    base, scales = _frozen_bytes(setup, local, stack)
+    adapters = local_adapters(setup)
+    others = local.embedding if setup.trains_embeddings else 0.0
+    trained = stack.adapter_bytes * adapters + 2.0 * others
+    states = optimizer_states(setup.optimizer)
+    moments = states.mixed_bytes * (adapters + others)
+
+    def sharded(size: float, stage: int) -> float:
+        return size / shards if setup.zero_stage >= stage else size
+
+    held = sharded(base, 3)
+    weights, gradients, optimizer = sharded(trained, 3), sharded(trained, 2), sharded(moments, 1)
     host = 0.0
+    if states.paged or "optimizer" in setup.offload:
+        host, optimizer = host + optimizer, 0.0
     if "params" in setup.offload:
-        host, held = held, 0.0
-    return _States(held + 2.0 * trained, gradients, moments, host)
+        host, held = host + held, 0.0
+    return _States(
+        weights=held + scales + weights,
+        gradients=gradients + (base / shards if setup.frozen_gradients else 0.0),
+        optimizer=optimizer,
+        host=host,
+        adapters=weights + gradients + optimizer,
+    )
+
+
+def _frozen_bytes(setup: TrainingSetup, local: LocalParameters, stack: Stack) -> tuple[float, float]:
+    """Bytes of a frozen base: what ZeRO-3 shards, and the scales of a 4-bit base that it does not."""
+    if setup.task != "qlora":
+        return local.total * (6.0 if setup.mixed else 2.0), 0.0
+    whole = 0.0 if setup.quantised_experts else local.experts
+    packed = local.total - local.embedding - whole
+    each = (stack.autocast_embedding_bytes if setup.zero_stage == 0 else None) or stack.frozen_embedding_bytes
+    kept = local.embedding * each + 2.0 * whole
+    if stack.shards_scales:
+        return packed * _NF4_BYTES + kept, 0.0
+    return packed * _PACKED_BYTES + kept, packed * (_NF4_BYTES - _PACKED_BYTES)
+
+
+def _backward_bytes(setup: TrainingSetup) -> tuple[float, float]:
+    """Bytes of activations and logits on the stage that has more of them.
+
+    The first of a pipeline keeps PP micro-batches and no logits, the last one micro-batch and its logits.
+    """
+    activations, logits = activation_bytes(setup), logit_bytes(setup)
+    if setup.layout.pp == 1:
+        return activations, logits
+    one = replace(setup, global_batch_tokens=float(setup.layout.dp * setup.micro_batch * setup.seq_len))
+    last = activation_bytes(one)
+    return (last, logits) if last + logits > activations else (activations, 0.0)
 
 
 def activation_bytes(setup: TrainingSetup) -> float:
@@ -270,22 +345,25 @@ def layer_activation_bytes(setup: TrainingSetup) -> float:
 
 
 def logit_bytes(setup: TrainingSetup) -> float:
-    """Logits and their gradient: bytes x vocabulary x tokens / TP; the first of several stages has none."""
-    if setup.layout.pp > 1:
-        return 0.0
+    """Logits and their gradient on the last stage: bytes x vocabulary x tokens / TP."""
+    stack = stack_named(setup.stack)
     chunks = _LOSS_CHUNKS if setup.chunked_loss else 1.0
     vocabulary = setup.model.vocab / setup.layout.tp
-    return stack_named(setup.stack).logit_bytes * vocabulary * setup.micro_tokens / chunks
+    each = (stack.autocast_logit_bytes if setup.zero_stage == 0 else None) or stack.logit_bytes
+    return each * vocabulary * setup.micro_tokens / chunks
 
 
 def _buffer_bytes(setup: TrainingSetup, local: LocalParameters) -> float:
-    """What ZeRO-3 has gathered: the layer that computes, and the next one or the embedding; a 4-bit base's largest
-    matrix in 16 bit; workspace."""
+    """What ZeRO-3 has gathered: the layer that computes, and the next one or the embedding (or, by stack, both and the
+    output matrix); a 4-bit base's largest matrix in 16 bit; workspace."""
     model = setup.model
     total = MEMORY.workspace_gib * GIB
     if setup.zero_stage >= 3 and setup.layout.shards > 1:
         layer = local.layer * (_NF4_BYTES if setup.task == "qlora" else 2.0)
-        total += layer + max(layer, 2.0 * model.params_embedding / setup.layout.tp)
+        if stack_named(setup.stack).gathers_embeddings:
+            total += 2.0 * layer + 2.0 * local.embedding
+        else:
+            total += layer + max(layer, 2.0 * model.params_embedding / setup.layout.tp)
     if setup.task == "qlora":
         total += 2.0 * model.hidden_size * max(model.intermediate_size, model.hidden_size)
     return total

@@ -83,7 +83,8 @@ class TrainingSetup:
 
     `mixed` keeps FP32 master weights and moments; False is pure 16-bit. `trains_embeddings` is for adapters with
     embedding and output matrix trained in full. `fused_step` applies the optimizer in the backward pass (no gradient
-    buffer); `chunked_loss` never holds all logits at once. `software_year` is when the software was measured.
+    buffer); `chunked_loss` never holds all logits at once. `expert_adapters`: LoRA is also on experts;
+    `quantised_experts`: a 4-bit base has its experts in 4 bit too. `software_year` is when the software was measured.
     """
 
     model: Architecture
@@ -106,6 +107,8 @@ class TrainingSetup:
     frozen_gradients: bool = False
     fused_step: bool = False
     chunked_loss: bool = False
+    expert_adapters: bool = True
+    quantised_experts: bool = True
     software_year: float = SOFTWARE_YEAR
 
     def __post_init__(self) -> None:

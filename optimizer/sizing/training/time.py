@@ -6,7 +6,7 @@ from typing import Final
 
 from optimizer.sizing.dtypes import FORMATS, sixteen_bit_rate
 from optimizer.sizing.training.calibration import SOFTWARE_YEAR, TIME, TimeConstants, product_factor, stack_named
-from optimizer.sizing.training.memory import adapter_parameters, local_parameters
+from optimizer.sizing.training.memory import local_adapters, local_parameters
 from optimizer.sizing.training.setup import TrainingSetup
 from optimizer.workload.architecture import Architecture
 
@@ -242,7 +242,7 @@ def _optimizer_s(setup: TrainingSetup, c: TimeConstants) -> float:
     layout = setup.layout
     local = local_parameters(setup).total
     if setup.is_adapter:
-        local = adapter_parameters(setup.model, setup.lora_rank) / layout.tp / layout.pp
+        local = local_adapters(setup)
     shard = local / (layout.shards if setup.zero_stage >= 1 else 1)
     pace = setup.cluster.accelerator.memory_bandwidth_gb_per_s * 1e9
     if "optimizer" in setup.offload:

@@ -1,5 +1,6 @@
 """The search for layouts keeps to what model, machines and global batch allow, and takes the fastest."""
 
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from optimizer.sizing.training.layouts import (
     TrainingEstimate,
     best_layout,
     check_run,
+    choices_made,
     closest_layout,
     fitting_setups,
     for_hardware,
@@ -156,3 +158,63 @@ def test_a_dtype_that_the_hardware_lacks_is_replaced_and_said() -> None:
 def test_tpus_are_trained_with_xla() -> None:
     run, _ = for_hardware(make_run(), resolve("TPU v5p"))
     assert run.stack == "xla"
+
+
+V2_LITE = "deepseek-ai/DeepSeek-V2-Lite"
+
+
+def adapters(model: str = V2_LITE, **over: Any) -> TrainingRun:
+    return make_run(model, **({"task": "qlora", "seq_len": 512, "global_batch_tokens": 32_768} | over))
+
+
+def test_a_given_micro_batch_of_adapters_is_computed_again_as_their_software_does_by_default() -> None:
+    searched, scripted = best(adapters(), "H200", count=1), best(adapters(micro_batch=8), "H200", count=1)
+    asked = best(adapters(micro_batch=8, recompute="none"), "H200", count=1)
+    full = best(adapters(micro_batch=8, task="finetune"), "B300", count=8)
+    assert searched is not None
+    assert scripted is not None
+    assert asked is not None
+    assert full is not None
+    assert [one.setup.recompute for one in (searched, scripted, asked, full)] == ["none", "full", "none", "none"]
+
+
+@pytest.mark.parametrize(
+    ("over", "patterns"),
+    [
+        (
+            {"micro_batch": 8},
+            ["recomputation full, .* --recompute none: 38", "--stack hf", "290 M parameters", "16 bit"],
+        ),
+        ({}, ["recomputation none, .* --recompute full", "--stack hf", "290 M parameters", "16 bit"]),
+        ({"recompute": "full", "micro_batch": 8, "stack": "hf"}, ["290 M parameters", "16 bit"]),
+        ({"recompute": "full", "micro_batch": 8, "stack": "hf", "task": "lora"}, ["290 M parameters"]),
+        ({"model": "8B", "micro_batch": 1}, ["recomputation full", "--stack hf"]),
+        ({"task": "finetune"}, []),
+    ],
+)
+def test_what_a_sizing_of_adapters_takes_for_granted_is_said_with_the_other_figure(
+    over: dict[str, Any], patterns: list[str]
+) -> None:
+    run = adapters(**over)
+    found = best(run, "B300", count=1)
+    assert found is not None
+    lines = list(choices_made(run, found))
+    assert len(lines) == len(patterns)
+    for line, pattern in zip(lines, patterns, strict=True):
+        assert re.search(pattern, line), line
+
+
+def test_a_sharded_base_that_does_not_fit_may_move_to_the_host() -> None:
+    run = adapters("70B", zero_stage=3, micro_batch=1)
+    closest = closest_layout(run, resolve_model("70B"), make_cluster("RTX 4090", count=2))
+    assert closest is not None
+    assert any(
+        re.search(r"--offload params: \d+ GiB an accelerator, \d+ GiB of each", way) for way in remedies(closest)
+    )
+
+
+def test_adapters_on_many_experts_can_be_made_smaller() -> None:
+    closest = closest_layout(adapters(micro_batch=8), resolve_model(V2_LITE), make_cluster("T4", count=1))
+    assert closest is not None
+    assert closest.memory.verdict == "does_not_fit"
+    assert any("--lora-rank" in way for way in remedies(closest))

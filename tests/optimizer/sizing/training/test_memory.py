@@ -1,20 +1,25 @@
 """Memory of training: published tables and users' figures, and what each setting changes."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from optimizer.sizing.training.calibration import optimizer_states
 from optimizer.sizing.training.memory import (
     activation_bytes,
+    adapter_parameters,
     layer_activation_bytes,
+    local_adapters,
     local_parameters,
+    logit_bytes,
     training_memory,
     zero3_states_gib,
 )
 from optimizer.sizing.training.setup import TrainingLayout
+from optimizer.workload.architecture import resolve_model
 from providers.errors import UnknownName
-from providers.units import GIB
+from providers.units import GB, GIB
 from tests.optimizer.sizing.training.builders import gpt_shape, make_cluster, make_setup
 
 
@@ -139,3 +144,143 @@ def test_optimizers_are_known_by_their_usual_spellings(name: str, mixed_bytes: f
 def test_an_unknown_optimizer_is_refused_with_suggestions() -> None:
     with pytest.raises(UnknownName, match="adamw"):
         optimizer_states("adamv")
+
+
+V2_LITE = "deepseek-ai/DeepSeek-V2-Lite"
+
+
+@pytest.mark.parametrize(
+    ("model", "rank", "parameters"),
+    [
+        # What PEFT prints as trainable for q, k, v, o, gate, up and down.
+        pytest.param("meta-llama/Meta-Llama-3-8B", 16, 41_943_040, id="Llama 3 8B"),
+        pytest.param("meta-llama/Llama-2-7b-hf", 16, 39_976_960, id="Llama 2 7B"),
+        # 27 x 16,448 (latent attention) + 38,976 (dense MLP) + 26 x 678,144 (shared and 64 routed experts).
+        pytest.param(V2_LITE, 16, 16 * (27 * 16_448 + 38_976 + 26 * 678_144), id="DeepSeek V2 Lite, with experts"),
+    ],
+)
+def test_adapters_are_counted_on_every_linear_layer(model: str, rank: int, parameters: int) -> None:
+    assert adapter_parameters(resolve_model(model), rank) == parameters
+
+
+def test_most_adapter_parameters_of_a_mixture_are_on_its_experts() -> None:
+    setup = make_setup(V2_LITE, count=1, task="qlora", stack="hf", zero_stage=0)
+    assert local_adapters(replace(setup, expert_adapters=False)) < local_adapters(setup) / 10
+    held = training_memory(setup).adapters_gib * GIB
+    assert held == pytest.approx(16 * local_adapters(setup))
+
+
+def test_experts_adapters_are_split_over_expert_parallel_ranks() -> None:
+    def on_experts(**over: Any) -> float:
+        setup = make_setup("Qwen/Qwen3-30B-A3B", task="lora", **over)
+        return local_adapters(setup) - local_adapters(replace(setup, expert_adapters=False))
+
+    whole = on_experts(layout=TrainingLayout(dp=8))
+    assert on_experts(layout=TrainingLayout(dp=8, ep=8)) == pytest.approx(whole / 8)
+    assert on_experts(layout=TrainingLayout(tp=2, dp=4)) == pytest.approx(whole / 2)
+    assert on_experts(layout=TrainingLayout(pp=2, dp=4, ep=4)) == pytest.approx(whole / 8)
+    # Megatron Bridge wraps the grouped product of a rank's experts once.
+    assert on_experts(layout=TrainingLayout(dp=8, ep=8), stack="nemo") == pytest.approx(whole / 128)
+
+
+def test_experts_that_stay_in_16_bit_cost_a_qlora_run_four_times_as_much() -> None:
+    setup = make_setup(V2_LITE, count=1, task="qlora", stack="hf", zero_stage=0)
+    kept = training_memory(replace(setup, quantised_experts=False)).weights_gib
+    more = resolve_model(V2_LITE).params_experts * (2 - 0.516) / GIB
+    assert kept - training_memory(setup).weights_gib == pytest.approx(more, rel=0.01)
+
+
+def test_adapters_are_sharded_like_any_trained_parameter_but_scales_of_a_4_bit_base_are_not() -> None:
+    held = [training_memory(make_setup(task="qlora", stack="hf", zero_stage=stage)) for stage in (0, 1, 2, 3)]
+    assert held[1].optimizer_gib == pytest.approx(held[0].optimizer_gib / 8)
+    assert held[2].gradients_gib == pytest.approx(held[0].gradients_gib / 8)
+    assert held[3].adapters_gib == pytest.approx(held[0].adapters_gib / 8)
+    packed = resolve_model("meta-llama/Llama-2-7b-hf").params_total - 2 * 32_000 * 4096
+    scales = held[3].weights_gib - held[1].weights_gib / 8 - 7 / 8 * packed * (0.516 - 0.5) / GIB
+    assert scales == pytest.approx(0, abs=0.01)
+
+
+def test_a_paged_optimizer_of_adapters_may_leave_the_accelerator() -> None:
+    setup = make_setup("huggyllama/llama-65b", task="qlora", stack="hf", zero_stage=0, count=1, optimizer="paged-adamw")
+    memory = training_memory(setup)
+    assert memory.optimizer_gib == 0
+    assert memory.host_gib * GIB == pytest.approx(8 * local_adapters(setup))
+
+
+def test_the_loss_of_a_plain_trainer_is_in_fp32() -> None:
+    """14 bytes a logit where autocast upcasts; DeepSpeed's 16-bit engines keep 8."""
+    setup = make_setup("meta-llama/Meta-Llama-3-8B", count=1, task="lora", stack="hf", zero_stage=0)
+    assert logit_bytes(setup) == 14 * 128_256 * 2048
+    assert logit_bytes(replace(setup, zero_stage=2)) == 8 * 128_256 * 2048
+
+
+def test_the_last_stage_of_a_pipeline_rules_where_its_logits_outweigh_kept_micro_batches() -> None:
+    setup = make_setup("Qwen/Qwen3-8B", layout=TrainingLayout(pp=2, dp=4), recompute="full")
+    assert training_memory(setup).logits_gib * GIB == pytest.approx(logit_bytes(setup))
+    kept = training_memory(replace(setup, recompute="none"))
+    assert kept.logits_gib == 0
+    assert kept.activations_gib * GIB == pytest.approx(activation_bytes(replace(setup, recompute="none")))
+
+
+def run_of(model: str, task: str, stack: str, count: int, **over: Any) -> float:
+    """GiB of the fullest accelerator of one run of adapters or full fine-tuning with recomputation."""
+    facts: dict[str, Any] = {"recompute": "full", "global_batch_tokens": 65_536.0, "mixed": task == "finetune"}
+    return training_memory(make_setup(model, task=task, stack=stack, count=count, **(facts | over))).needed_gib
+
+
+LLAMA_70B, QWEN_MOE = "meta-llama/Llama-2-70b-hf", "Qwen/Qwen3-30B-A3B"
+PEFT: dict[str, Any] = {"seq_len": 2048, "micro_batch": 2, "lora_rank": 8, "zero_stage": 3}
+ON_HOST: dict[str, Any] = {"offload": frozenset({"params"})}
+UNSLOTH: dict[str, Any] = {"seq_len": 1024, "zero_stage": 0, "optimizer": "adamw-8bit", "expert_adapters": False}
+
+
+@pytest.mark.parametrize(
+    ("published_gib", "model", "task", "stack", "count", "over"),
+    [
+        # github.com/dstackai/dstack, examples/llms/deepseek/trl/nvidia: "~25GB", all linear layers, batch 8 x 512.
+        pytest.param(
+            25 * GB / GIB, V2_LITE, "qlora", "hf", 1, {"seq_len": 512, "micro_batch": 8, "zero_stage": 0}, id="dstack"
+        ),
+        # github.com/huggingface/peft, docs/source/accelerate: Llama 2 70B, rank 8, 2,048 tokens.
+        pytest.param(64 * GB / GIB, LLAMA_70B, "lora", "hf", 8, PEFT | {"micro_batch": 8}, id="PEFT, ZeRO-3, LoRA"),
+        pytest.param(36.6 * GB / GIB, LLAMA_70B, "qlora", "hf", 2, PEFT, id="PEFT, ZeRO-3, QLoRA"),
+        pytest.param(35.6 * GB / GIB, LLAMA_70B, "qlora", "hf", 2, PEFT, id="PEFT, FSDP, QLoRA"),
+        pytest.param(19.6 * GB / GIB, LLAMA_70B, "qlora", "hf", 2, PEFT | ON_HOST, id="PEFT, FSDP, base on the host"),
+        # unsloth.ai/docs: the least memory for mixtures of experts, which leaves the experts without adapters.
+        pytest.param(14 * GB / GIB, "openai/gpt-oss-20b", "qlora", "fsdp", 1, UNSLOTH, id="Unsloth, 20B"),
+        pytest.param(65 * GB / GIB, "openai/gpt-oss-120b", "qlora", "fsdp", 1, UNSLOTH, id="Unsloth, 120B"),
+        pytest.param(17.5 * GB / GIB, QWEN_MOE, "qlora", "fsdp", 1, UNSLOTH, id="Unsloth, 30B-A3B"),
+        pytest.param(63 * GB / GIB, QWEN_MOE, "lora", "fsdp", 1, UNSLOTH, id="Unsloth, 30B-A3B in 16 bit"),
+        # github.com/modelscope/ms-swift, examples/megatron, first lines of lora/moe.sh and moe/qwen3_moe.sh.
+        pytest.param(
+            62,
+            QWEN_MOE,
+            "lora",
+            "megatron",
+            2,
+            {"layout": TrainingLayout(dp=2, ep=2), "micro_batch": 8, "lora_rank": 8},
+            id="ms-swift, 30B-A3B, LoRA",
+        ),
+        pytest.param(
+            60,
+            QWEN_MOE,
+            "finetune",
+            "megatron",
+            16,
+            {"layout": TrainingLayout(pp=2, dp=8, ep=8), "seq_len": 8192},
+            id="ms-swift, 30B-A3B in full",
+        ),
+    ],
+)
+def test_published_peaks_are_met_within_a_quarter(
+    published_gib: float, model: str, task: str, stack: str, count: int, over: dict[str, Any]
+) -> None:
+    predicted_gib = run_of(model, task, stack, count, **over)
+    assert published_gib / 1.25 <= predicted_gib <= published_gib * 1.25
+
+
+def test_a_65b_is_tuned_in_4_bit_on_48_gb_with_a_paged_optimizer_only() -> None:
+    """The claim of arXiv 2305.14314: rank 64 on all layers, sequences of 512, batch 1."""
+    facts: dict[str, Any] = {"seq_len": 512, "lora_rank": 64, "zero_stage": 0}
+    assert run_of("huggyllama/llama-65b", "qlora", "hf", 1, optimizer="paged-adamw", **facts) * GIB < 48 * GB
+    assert run_of("huggyllama/llama-65b", "qlora", "hf", 1, optimizer="adamw", **facts) * GIB > 48 * GB
