@@ -32,9 +32,9 @@ def export(
 
     Standard output lists the files; what a target cannot express is said on standard error. Nothing is started.
     """
-    from optimizer.cli.export_files import written
+    from optimizer.api.launch_files import written
+    from optimizer.api.sources import read_text
     from optimizer.cli.streams import say, write_result
-    from optimizer.cli.workloads import read_text
     from optimizer.interop.launch_plan import MAX_BYTES, parse_plan
 
     launch = parse_plan(read_text(plan, "plan", MAX_BYTES), plan)

@@ -1,39 +1,13 @@
-"""Writes a plan's launch files into folders, and says what was written and what could not be expressed."""
+"""Turns the `--export TARGET:DIR` flags of a plan that was just made into written files and lines about them."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from optimizer.cli.choices import json_text
-from optimizer.cli.streams import write_result
-from optimizer.interop.launch_plan import LaunchPlan, parse_plan
-from optimizer.interop.targets import TARGETS, export
+from optimizer.api.choices import json_text
+from optimizer.api.launch_files import written
+from optimizer.interop.launch_plan import parse_plan
+from optimizer.interop.targets import TARGETS
 from providers.errors import InvalidValue, UsageError
-
-
-def written(plan: LaunchPlan, targets: Sequence[str], folder: str, *, replace: bool) -> tuple[list[str], list[str]]:
-    """The paths of the targets' files, now written into the folder, and the warnings.
-
-    Raises UsageError where nothing can be written, or files are there that may not be replaced: none is written then.
-    """
-    exported = [export(plan, target) for target in dict.fromkeys(targets)]
-    files = {name: text for one in exported for name, text in one.files.items()}
-    warnings = list(dict.fromkeys(warning for one in exported for warning in one.warnings))
-    if not files:
-        raise UsageError("; ".join([f"nothing of this plan can be written for {', '.join(targets)}", *warnings]))
-    there = [name for name in files if (Path(folder) / name).exists()]
-    if there and not replace:
-        raise UsageError(f"already in {folder}: {', '.join(there)}; `costopt export --force` replaces them")
-    for name, text in files.items():
-        path = Path(folder) / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"cannot make the folder {str(path.parent)!r}: {error.strerror or error}") from None
-        write_result(text, str(path))
-        if name.endswith(".sh"):
-            path.chmod(0o755)
-    return [str(Path(folder) / name) for name in files], warnings
 
 
 def check_exports(wanted: Sequence[str], *, one_plan: bool) -> None:

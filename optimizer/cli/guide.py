@@ -28,7 +28,8 @@ def guide(
 
     Beside it, recommendations in circulation with what the arithmetic says of them.
     """
-    from optimizer.cli import choices, guide_output, market_view, values
+    from optimizer.api import choices, market_view, values
+    from optimizer.cli import guide_output
     from optimizer.cli.streams import write_result
     from optimizer.interop.guide import SIZES
     from optimizer.interop.guide import guide as make_guide

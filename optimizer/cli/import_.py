@@ -55,7 +55,8 @@ def import_(
 
     Faults are told with their line and what would be right. Exit code 3 when nothing of it can work.
     """
-    from optimizer.cli import choices, import_files, import_output, market_view, values
+    from optimizer.api import choices, market_view, values
+    from optimizer.cli import import_files, import_output
     from optimizer.cli.streams import write_result
     from optimizer.workload.workload import SLO, RequestShape
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from optimizer.cli import choices
-from optimizer.cli.market_view import Offers
-from optimizer.cli.settings import today
-from optimizer.cli.workloads import read_lines, read_text
+from optimizer.api import choices
+from optimizer.api.clock import today
+from optimizer.api.market_view import Offers
+from optimizer.api.sources import read_lines, read_text
 from optimizer.interop.answer import Answer, Question, answer
 from optimizer.interop.asks import Ask, Fault
 from optimizer.interop.recognise import Recognised, recognise, with_wish

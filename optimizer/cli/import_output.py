@@ -5,7 +5,7 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from optimizer.cli.choices import json_text
+from optimizer.api.choices import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.interop.answer import UTILIZATION, Answer, Option
 from optimizer.interop.asks import Fault

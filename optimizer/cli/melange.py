@@ -3,9 +3,9 @@
 import json
 from typing import Any, Final
 
-from optimizer.cli.choices import json_text
+from optimizer.api.choices import json_text
+from optimizer.api.sources import read_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
-from optimizer.cli.workloads import read_text
 from optimizer.plans.document import SCHEMA, SCHEMA_VERSION
 from optimizer.program.melange import melange_problem
 from optimizer.program.problem import Problem, Solution, SolverOptions

@@ -1,5 +1,6 @@
 """`costopt offers`: what is on file, filtered and sorted."""
 
+from dataclasses import fields
 from typing import Annotated
 
 import typer
@@ -56,48 +57,19 @@ def offers(
 
     JSON and CSV carry every row; a table shows the first ones.
     """
-    from optimizer.cli import choices, offers_output, values
+    arguments = dict(locals())
+    from optimizer.api import choices
+    from optimizer.api.listing import OffersArguments, listing_of
+    from optimizer.cli import offers_output
     from optimizer.cli.exits import ExitCode
-    from optimizer.cli.settings import today
     from optimizer.cli.streams import say, write_result
-    from pricing_cache.query import check_names, current_offers, select
 
     format_ = choices.one_of("format", format_, choices.FORMATS)
-    sort = choices.one_of("sort key", sort, tuple(offers_output.SORT_KEYS))
-    names, remarks = choices.accelerators(gpu)
-    listing = offers_output.Listing(
-        accelerators=names,
-        instance_types=frozenset(instance_type or ()),
-        count=count,
-        arm64=None if arch is None else choices.one_of("architecture", arch, offers_output.ARCHITECTURES) == "arm64",
-        links=frozenset(choices.one_of("link", name, offers_output.LINKS) for name in link or ()),
-        min_memory_gib=values.positive("--min-memory", min_memory),
-        max_usd_per_hour=values.money("--max-price", max_price),
-    )
-    filters = offers_output.all_filters(
-        providers=choices.providers(provider),
-        regions=frozenset(region or ()),
-        accelerators=names,
-        purchase_options=choices.purchase_options(purchase) if purchase else None,
-    )
-    book = current_offers(as_of=values.past_day("--as-of", as_of, today()), offline=offline)
-    check_names(book, filters)
-    offers_output.check_instance_types(book, listing.instance_types)
-    selection = select(book.offers, filters)
-    found = offers_output.arranged(selection.offers, listing, sort)
+    listing = listing_of(OffersArguments(**{field.name: arguments[field.name] for field in fields(OffersArguments)}))
+    found = listing.offers
     whole = show_all or format_ in ("json", "csv")
     shown = found if whole else offers_output.without_repeats(found)[:limit]
-    max_age_days = values.duration_hours("--max-age", max_age) / 24
-    write_result(offers_output.render(shown, format_, book.origin, today(), max_age_days), output)
-    remarks += choices.not_on_demand(filters.providers, names, filters.purchase_options)
-    if not found:
-        remarks += (offers_output.nothing_found(selection),)
-    say(
-        [
-            *remarks,
-            *book.header.get("warnings", ()),
-            f"{len(shown)} of {len(found)} offers shown, {len(book.offers)} on file",
-        ],
-        quiet=quiet,
-    )
+    write_result(offers_output.render(listing, shown, format_), output)
+    summary = f"{len(shown)} of {len(found)} offers shown, {listing.on_file} on file"
+    say([*listing.remarks, *listing.warnings, summary], quiet=quiet)
     return ExitCode.DONE if found else ExitCode.NO_PRICES

@@ -1,14 +1,8 @@
 """The options that several commands share, so that a flag means the same everywhere."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
-
-BOOT_MINUTES: Final = 10.0
-"""Boot of a machine and load of a model, assumed where nothing is said."""
-
-SPOT_MARGIN: Final = 0.1
-"""Part of spot capacity taken as lost to interruptions, assumed where nothing is said."""
 
 Model = Annotated[
     str,

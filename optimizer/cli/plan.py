@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from optimizer.api import values
 from optimizer.cli import options, train_options
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -112,7 +113,7 @@ def plan(
     boot_minutes: Annotated[
         float,
         typer.Option("--boot-minutes", metavar="MIN", min=0.0, help="Paid per start by the hour: boot, model load."),
-    ] = options.BOOT_MINUTES,
+    ] = values.BOOT_MINUTES,
     min_hours_up: Annotated[
         float,
         typer.Option("--min-hours-up", metavar="HOURS", min=0.0, help="Least that an instance by the hour stays up."),
@@ -120,7 +121,7 @@ def plan(
     spot_margin: Annotated[
         float,
         typer.Option("--spot-margin", metavar="SHARE", help="Part of spot capacity taken as lost to interruptions."),
-    ] = options.SPOT_MARGIN,
+    ] = values.SPOT_MARGIN,
     as_of: options.AsOf = None,
     max_age: options.MaxAge = "30d",
     offline: options.Offline = False,
@@ -162,15 +163,11 @@ def plan(
     """
     started = time.perf_counter()
     arguments = dict(locals())
-    from optimizer.cli import choices
-
-    choices.one_of("task", task, choices.TASKS)
-    if task == "infer" and workload_file is not None and train_options.holds_jobs(workload_file):
-        task = "train"
-    train_options.check_flags(context_, task)
-    from optimizer.cli.plan_flags import PlanFlags, check_serving_flags
+    from optimizer.cli.given import given_parameters
+    from optimizer.cli.plan_flags import PlanFlags
 
     flags = PlanFlags.of(arguments)
+    task = flags.wanted.checked_task(given_parameters(context_))
     if export:
         from optimizer.cli.export_files import check_exports
 
@@ -185,5 +182,4 @@ def plan(
         return train_plan.run(flags, task)
     from optimizer.cli import infer_plan
 
-    check_serving_flags(context_, file=workload_file, trace=trace)
     return infer_plan.run(flags, started)

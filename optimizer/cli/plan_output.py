@@ -4,15 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from optimizer.cli.choices import json_text
+from optimizer.api.choices import json_text
+from optimizer.api.serving_plan import document_of
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
-from optimizer.plans.document import exact_usd, offer_document, plan_document, routing
+from optimizer.plans.document import exact_usd, offer_document, routing
 from optimizer.plans.explain import describe_fleet, explain
 from optimizer.plans.plan import Alternative, BindingLimit, Fleet, Plan
 from optimizer.plans.planner import rank_key
 from optimizer.program.problem import Shortfall
-from optimizer.workload.architecture import Architecture
-from optimizer.workload.workload import InferenceWorkload
 from providers.units import HOURS_PER_MONTH
 
 _ACCELERATORS_SHOWN = 5
@@ -32,42 +31,11 @@ def render(
 ) -> str:
     """The plan in one of the formats; JSON also has the statistics of a request log, where it was planned from one."""
     if format_ == "json":
-        document = plan_document(plan)
-        if trace is not None:
-            document["trace"] = dict(trace)
-        if explained:
-            document["explanation"] = explain(plan)
-        return json_text(document)
+        return json_text(document_of(plan, trace=trace, explained=explained))
     if format_ == "csv":
         return _csv(plan)
     parts = list(_parts(plan, explained=explained, everything=everything))
     return terminal(parts) if format_ == "table" else markdown(parts)
-
-
-def assumptions(pairs: Sequence[tuple[InferenceWorkload, Architecture]], engine: str) -> tuple[str, ...]:
-    """What was assumed where nothing was said, as lines."""
-    lines: list[str] = []
-    for workload, model in pairs:
-        prefix = f"{workload.name}: " if len(pairs) > 1 else ""
-        lines += [f"{prefix}{line}" for line in _workload_assumptions(workload, model)]
-    return (
-        *lines,
-        f"engine {engine}; speed and memory are estimates, with an 80 % interval beside each",
-        "a month has 730 hours; prices are list prices without tax, storage, egress and support",
-    )
-
-
-def _workload_assumptions(workload: InferenceWorkload, model: Architecture) -> Iterator[str]:
-    shapes = ", ".join(str(demand.shape) for demand in workload.demands)
-    precision = ", ".join(workload.precisions) or (
-        f"auto (the model's {model.native_dtype}, and fp8 for a 16-bit model where the hardware computes it)"
-    )
-    slo = workload.slo
-    yield f"model {workload.model} is {model.hf_id} ({model.params_total / 1e9:.2f} B parameters)"
-    yield f"requests of {shapes} tokens (input + output)"
-    yield f"time to first token at most {slo.ttft_ms:g} ms, per output token {slo.tpot_ms:g} ms"
-    yield f"replicas loaded to at most {workload.utilization:.0%} of capacity"
-    yield f"precision {precision}; KV cache in {workload.kv_precision or '16 bit'}"
 
 
 def remarks(plan: Plan, format_: str) -> Iterator[str]:

@@ -25,10 +25,11 @@ def status(
     verbose: options.Verbose = False,
 ) -> int:
     """Age and coverage of each provider's prices, the last refresh, and what is kept apart."""
-    from optimizer.cli import choices, prices_output, values
+    from optimizer.api import choices, values
+    from optimizer.api.clock import today
+    from optimizer.cli import prices_output
     from optimizer.cli.exits import ExitCode
     from optimizer.cli.prices_view import CacheView
-    from optimizer.cli.settings import today
     from optimizer.cli.streams import say, write_result
 
     format_ = choices.one_of("format", format_, choices.FORMATS)
@@ -60,7 +61,8 @@ def history(
 
     Of an accelerator: the lowest and the median price per accelerator-hour, on demand unless --purchase says else.
     """
-    from optimizer.cli import choices, prices_output, values
+    from optimizer.api import choices, values
+    from optimizer.cli import prices_output
     from optimizer.cli.exits import ExitCode
     from optimizer.cli.prices_view import CacheView, Wanted
     from optimizer.cli.streams import say, write_result
@@ -103,10 +105,11 @@ def diff(
     verbose: options.Verbose = False,
 ) -> int:
     """What became dearer, cheaper, new or gone between two days: by provider, by accelerator and by offer."""
-    from optimizer.cli import choices, prices_output, values
+    from optimizer.api import choices, values
+    from optimizer.api.clock import today
+    from optimizer.cli import prices_output
     from optimizer.cli.exits import ExitCode
     from optimizer.cli.prices_view import CacheView, Wanted
-    from optimizer.cli.settings import today
     from optimizer.cli.streams import say, write_result
     from providers.errors import InvalidValue
 
@@ -139,7 +142,8 @@ def show(
     verbose: options.Verbose = False,
 ) -> int:
     """The record behind a price: the seller's row ids, day, source and filters, and what is kept apart."""
-    from optimizer.cli import choices, prices_output
+    from optimizer.api import choices
+    from optimizer.cli import prices_output
     from optimizer.cli.exits import ExitCode
     from optimizer.cli.prices_view import CacheView
     from optimizer.cli.streams import say, write_result

@@ -38,7 +38,8 @@ def refresh(
     import os
     from pathlib import Path
 
-    from optimizer.cli import choices, refresh_output
+    from optimizer.api import choices
+    from optimizer.cli import refresh_output
     from optimizer.cli.exits import ExitCode
     from optimizer.cli.refreshing import refresh_prices
     from optimizer.cli.streams import say, write_result

@@ -3,9 +3,9 @@
 import os
 from collections.abc import Iterable, Sequence
 
+from optimizer.api.choices import one_of
+from optimizer.api.clock import now
 from optimizer.cli import refresh_output
-from optimizer.cli.choices import one_of
-from optimizer.cli.settings import now
 from optimizer.cli.streams import say
 from pricing_cache.location import locate
 from pricing_cache.refresh import Result, refresh

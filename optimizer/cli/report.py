@@ -53,7 +53,7 @@ def report(
 
     Workloads are planned on the prices on file; without --actuals the plan is the forecast.
     """
-    from optimizer.cli import choices
+    from optimizer.api import choices
     from optimizer.cli.exits import ExitCode
     from optimizer.cli.streams import say, write_result
     from optimizer.report.budget import narrowed
@@ -66,7 +66,7 @@ def report(
         return ExitCode.DONE
     if file is None:
         raise UsageError("no budget: give BUDGET.yaml; `costopt report --init -o BUDGET.yaml` writes an example")
-    from optimizer.cli.workloads import read_text
+    from optimizer.api.sources import read_text
     from optimizer.workload.workload_file import MAX_BYTES
 
     budget = parse_budget(read_text(file, "budget", MAX_BYTES), file, choices.architecture)
@@ -92,8 +92,8 @@ def _made(
     """Opens what the report needs and makes it."""
     from dataclasses import replace
 
-    from optimizer.cli import choices, market_view, values
-    from optimizer.cli.settings import now, today
+    from optimizer.api import choices, market_view, values
+    from optimizer.api.clock import now, today
     from optimizer.report.budget import privately_priced
     from optimizer.report.monthly import Asked, monthly_report
     from optimizer.report.months import Month
@@ -134,8 +134,8 @@ def _made(
 def _bill(
     path: str, budget: "Budget", month: "Month", machines: "tuple[InstanceType, ...]", *, quiet: bool
 ) -> "Actuals":
+    from optimizer.api.clock import now
     from optimizer.cli.focus_file import malformed_lines, opened, with_progress
-    from optimizer.cli.settings import now
     from optimizer.report.focus import read_actuals
 
     matches = {entry.name: entry.matches for entry in budget.workloads if entry.matches}
@@ -158,7 +158,7 @@ def _earlier_prices(
     budget: "Budget", view: object, month: "Month"
 ) -> "tuple[dict[str, Decimal] | None, tuple[str, ...]]":
     """Lowest prices per accelerator-hour at the end of the month before, by thing; none that lie ahead of now."""
-    from optimizer.cli.settings import today
+    from optimizer.api.clock import today
     from optimizer.report.budget import privately_priced
     from optimizer.report.planning import lowest_by_thing
     from pricing_cache.query import current_offers
@@ -175,7 +175,7 @@ def _earlier_prices(
 
 
 def _rendered(found: "MonthlyReport", format_: str) -> "str | bytes":
-    from optimizer.cli.choices import json_text
+    from optimizer.api.choices import json_text
     from optimizer.report.monthly_document import monthly_csv, monthly_document
     from optimizer.report.monthly_page import monthly_page
 

@@ -6,11 +6,10 @@ of any command, a table named after a command those of that command: `max-age = 
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from providers.errors import InvalidValue, UnknownName, UsageError, nearest
+from providers.errors import UnknownName, UsageError, nearest
 
 _PREFIX: Final = "COSTOPT_"
 _PROJECT_FILE: Final = "costopt.toml"
@@ -37,23 +36,6 @@ def default_map(command_name: str, commands: Mapping[str, Callable[[], Any]]) ->
         name: {parameter.name: defaults[parameter.name] for parameter in member.params if parameter.name in defaults}
         for name, member in _members(command).items()
     }
-
-
-def now() -> datetime:
-    """The present moment, or COSTOPT_NOW (ISO 8601, UTC where no offset is given) for repeatable output."""
-    text = os.environ.get(_PREFIX + "NOW")
-    if not text:
-        return datetime.now(UTC)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidValue("COSTOPT_NOW", text, "write it like 2026-11-30 or 2026-11-30T12:00:00+00:00") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def today() -> date:
-    """The present day in UTC."""
-    return now().astimezone(UTC).date()
 
 
 def _flag(parameter: Any) -> str:

@@ -1,5 +1,6 @@
 """`costopt size`: does a model fit on an accelerator x count, how much memory does it take, how fast is it."""
 
+from dataclasses import fields
 from typing import Annotated
 
 import typer
@@ -67,59 +68,22 @@ def size(
 
     The verdict is an estimate, and never changes the exit code.
     """
-    from dataclasses import replace
-
-    from optimizer.cli import choices, size_output, values
+    arguments = dict(locals())
+    from optimizer.api import choices
+    from optimizer.api.size_arguments import SizeArguments
+    from optimizer.cli.given import given_parameters
     from optimizer.cli.streams import write_result
-    from optimizer.sizing.serving import size_serving
-    from optimizer.workload.workload import SLO, RequestShape
 
-    choices.one_of("task", task, choices.TASKS)
-    train_options.check_flags(context_, task)
+    wanted = SizeArguments(**{field.name: arguments[field.name] for field in fields(SizeArguments)})
+    task = wanted.checked_task(given_parameters(context_))
     format_ = choices.one_of("format", format_, choices.FORMATS)
-    architecture = choices.architecture(model)
-    if task != "infer":
-        from optimizer.cli import train_size
-        from optimizer.cli.settings import now
+    if task == "infer":
+        from optimizer.api.serving_size import size_of
+        from optimizer.cli import size_output
 
-        flags = train_options.TrainingFlags(
-            model=model,
-            task=task,
-            tokens=tokens,
-            seq_len=seq_len,
-            deadline=deadline,
-            global_batch_tokens=global_batch_tokens,
-            optimizer=optimizer,
-            master_weights=master_weights,
-            zero_stage=zero_stage,
-            lora_rank=lora_rank,
-            micro_batch=micro_batch,
-            recompute=recompute,
-            offload=offload,
-            stack=stack,
-            precision=train_options.precision_of([precision]),
-            tp=tp,
-            pp=pp,
-        )
-        job = train_size.size_training(flags, architecture, gpu=gpu, count=count, host_memory_gb=host_memory, now=now())
-        write_result(train_size.render(architecture, job, format_), output)
-        return
-    hardware, remarks = choices.hardware(gpu, count)
-    sized = size_serving(
-        architecture,
-        hardware,
-        shape=RequestShape(input_tokens=input_tokens, output_tokens=output_tokens),
-        slo=SLO(ttft_ms=ttft_ms, tpot_ms=tpot_ms),
-        precision=precision,
-        kv_precision=kv_precision,
-        engine=engine,
-        context_tokens=context,
-        concurrency=concurrency,
-        tp=tp,
-        pp=pp,
-        gpu_memory_utilization=values.share("--gpu-memory-utilization", gpu_memory_utilization),
-        prefix_cache_hit=values.share("--prefix-cache-hit", prefix_cache_hit, zero=True) or 0.0,
-    )
-    sized = replace(sized, assumptions=(*remarks, *sized.assumptions))
-    requests = max(1, min(concurrency or 1, sized.max_concurrency))
-    write_result(size_output.render(architecture, hardware, sized, format_, requests=requests), output)
+        write_result(size_output.render(size_of(wanted), format_), output)
+    else:
+        from optimizer.api.training_size import size_of as size_of_run
+        from optimizer.cli import train_size_output
+
+        write_result(train_size_output.render(*size_of_run(wanted), format_), output)

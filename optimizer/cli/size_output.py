@@ -3,25 +3,22 @@
 from collections.abc import Iterator
 from typing import Any
 
-from optimizer.cli.choices import json_text
+from optimizer.api.choices import json_text
+from optimizer.api.serving_size import ServingSize
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
-from optimizer.sizing.document import size_document
-from optimizer.sizing.layout import Hardware
-from optimizer.sizing.serving import ServingEstimate
-from optimizer.workload.architecture import Architecture
 
 _VERDICTS = {"fits": "fits", "tight": "fits, but tight", "does_not_fit": "does not fit"}
 
 
-def render(model: Architecture, hardware: Hardware, sized: ServingEstimate, format_: str, *, requests: int) -> str:
+def render(sized: ServingSize, format_: str) -> str:
     """The sizing in one of the formats."""
-    document = size_document(model, hardware, sized, requests)
+    document = sized.document
     if format_ == "json":
         return json_text(document)
     if format_ == "csv":
         flat = dict(_flat(document))
         return csv_text(list(flat), [list(flat.values())])
-    parts = list(_parts(document, requests))
+    parts = list(_parts(document, sized.requests))
     return terminal(parts) if format_ == "table" else markdown(parts)
 
 

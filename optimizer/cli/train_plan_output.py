@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from optimizer.cli.choices import json_text
+from optimizer.api.choices import json_text
+from optimizer.api.training_plan import document_of
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
-from optimizer.plans.training_document import brief, describe, explain_training, training_plan_document
+from optimizer.plans.training_document import brief, describe, explain_training
 from optimizer.plans.training_plan import ClusterChoice, TrainingAlternative, TrainingPlan
 from optimizer.sizing.training.calibration import TIME_SPREAD
 from optimizer.sizing.training.setup import TrainingSetup
@@ -22,10 +23,7 @@ _CURVE_POINTS = 12
 def render(plan: TrainingPlan, format_: str, *, explained: bool, everything: bool) -> str:
     """The plan in one of the formats; CSV has one line per job."""
     if format_ == "json":
-        document = training_plan_document(plan)
-        if explained:
-            document["explanation"] = explain_training(plan)
-        return json_text(document)
+        return json_text(document_of(plan, explained=explained))
     if format_ == "csv":
         rows = [
             {"workload": job.choice.run.name, "start_hours": job.start_hours, **brief(job.choice)} for job in plan.jobs

@@ -36,7 +36,8 @@ def validate(
 
     Without a file: the rows that the calibration used, so that its errors can be repeated.
     """
-    from optimizer.cli import choices, validate_output
+    from optimizer.api import choices
+    from optimizer.cli import validate_output
     from optimizer.cli.streams import write_result
     from optimizer.sizing.accuracy import validation_document
 

@@ -7,6 +7,7 @@ and dual bound are read, because PuLP 3 reports "Optimal" after a gap or time st
 import contextlib
 import ctypes
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
@@ -39,6 +40,9 @@ HIGHS_SETTINGS: dict[str, object] = {
     "random_seed": 0,
     "mip_feasibility_tolerance": 1e-7,
 }
+
+_ONE_AT_A_TIME = threading.Lock()
+"""HiGHS has one scheduler in a process, and `silenced` changes what belongs to the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +79,10 @@ class Session:
         return _solve_through_pulp(self._linear, self._options, self._name, gap=gap, relaxed=self._relaxed)
 
     def _solve_highs(self, gap: float, start: Sequence[float] | None) -> Answer:
-        with silenced():
+        with _ONE_AT_A_TIME:
             if self._highs is None:
-                self._load_highs()
+                with silenced():
+                    self._load_highs()
             self._add_new_rows()
             self._highs.setOptionValue("mip_rel_gap", gap)
             if start is not None:
@@ -191,7 +196,7 @@ def _solve_through_pulp(
     if options.max_nodes is not None and name in ("PULP_CBC_CMD", "COIN_CMD"):
         limits["maxNodes"] = options.max_nodes
     try:
-        with silenced():
+        with _ONE_AT_A_TIME, silenced():
             outcome = problem.solve(pulp.getSolver(name, **limits))
     except pulp.PulpSolverError as error:
         raise SolverError(f"{name} failed: {error}; try --solver highs") from error
@@ -261,8 +266,9 @@ def _column_order(problem: Any, variables: Sequence[Any]) -> list[int]:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Keep a solver's writing to the process's standard output away: HiGHS prints a banner whatever its options.
+    """Keep a solver's writing to the process's standard output away: HiGHS prints a banner before it takes options.
 
+    As short as can be: what other threads write to that descriptor meanwhile is lost.
     The C library's buffer is flushed into the void as well, or the banner would come out at exit.
     """
     try:

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -224,7 +223,7 @@ def test_a_read_only_working_directory_hinders_nothing_but_a_file_in_it(
     def read_only(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(tempfile, "mkstemp", read_only)
+    monkeypatch.setattr("optimizer.api.files.new_file", read_only)
     for command in (SIZE, PLAN, ("offers", "--gpu", "L4")):
         assert costopt(*command).code == 0
     assert_refused(costopt, *SIZE, "-o", "size.txt", says="cannot write 'size.txt': Read-only file system")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from optimizer.cli.market_view import usual_gap
+from optimizer.api.market_view import usual_gap
 from optimizer.workload.architecture import resolve_model
 from optimizer.workload.workload import RequestShape, ShapeDemand
 from tests.builders import make_workload

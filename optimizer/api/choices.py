@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from optimizer.api.sources import Content, Source
 from optimizer.workload.architecture import Architecture, architecture_from_config, resolve_model
 from providers.accelerators import matches
 from providers.errors import InvalidValue, UnknownName, UsageError, nearest
@@ -154,12 +155,14 @@ def confidence(value: float | None) -> float | None:
     return value
 
 
-def measured(file: str | None) -> "tuple[MeasuredPoint, ...]":
+def measured(file: Source | None) -> "tuple[MeasuredPoint, ...]":
     """The points of a file of benchmark results. Raises UsageError for a file that cannot be read or is none."""
     if file is None:
         return ()
     from optimizer.sizing.measured import read_measured
 
+    if isinstance(file, Content):
+        return read_measured(file.text, file.name)
     try:
         text = Path(file).expanduser().read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -168,7 +171,7 @@ def measured(file: str | None) -> "tuple[MeasuredPoint, ...]":
     return read_measured(text, file)
 
 
-def sizing_assumptions(prefix_cache_hit: float, confidence: float | None, measured: str | None) -> Iterator[str]:
+def sizing_assumptions(prefix_cache_hit: float, confidence: float | None, measured: Source | None) -> Iterator[str]:
     """What was asked of the estimates, as lines."""
     if prefix_cache_hit:
         yield f"{prefix_cache_hit:.0%} of each prompt is found in the prefix cache"

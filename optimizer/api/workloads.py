@@ -1,15 +1,11 @@
 """Turns the workload flags, a workload file or a request log into workloads with their models, and what was assumed."""
 
-import gzip
-import io
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from optimizer.cli import choices
+from optimizer.api import choices
+from optimizer.api.sources import Source, read_lines, read_text
 from optimizer.sizing.document import number
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import InferenceWorkload
@@ -18,7 +14,6 @@ from providers.errors import InvalidValue, UsageError
 if TYPE_CHECKING:
     from optimizer.workload.traces import TraceSummary
 
-MAX_TRACE_BYTES: Final = 4_000_000_000
 TRACE_RATES: Final = ("peak", "mean")
 
 
@@ -34,17 +29,22 @@ class Workloads:
 
 
 def chosen(
-    workload: InferenceWorkload, file: str | None, trace: str | None, *, trace_rate: str, trace_shapes: int
+    workload: InferenceWorkload,
+    given: Source | tuple[InferenceWorkload, ...] | None,
+    trace: Source | None,
+    *,
+    trace_rate: str,
+    trace_shapes: int,
 ) -> Workloads:
-    """The workloads of the file, of the request log, or of the flags alone.
+    """The workloads of a file or of objects, of the request log, or the one workload alone.
 
     Raises UsageError when none is named, or a file together with flags that it replaces.
     """
     choices.one_of("trace rate", trace_rate, TRACE_RATES)
-    if file is not None:
+    if given is not None:
         if workload.model or trace is not None or workload.requests_per_s is not None:
             raise UsageError("--workload replaces --model, --trace and --rate: give them in the file")
-        return from_file(file)
+        return from_objects(given) if isinstance(given, tuple) else from_file(given)
     if not workload.model:
         raise UsageError("no model: give --model, like --model 70B, or --workload FILE")
     if trace is not None:
@@ -52,24 +52,30 @@ def chosen(
     return Workloads(pairs=((workload, choices.architecture(workload.model)),))
 
 
-def from_file(path: str) -> Workloads:
+def from_file(path: Source) -> Workloads:
     """The workloads of a YAML file. Raises UsageError with field, value and line."""
     from optimizer.workload.workload_file import MAX_BYTES, parse_workloads
 
-    workloads = parse_workloads(read_text(path, "workload file", MAX_BYTES), path)
-    return Workloads(
-        pairs=tuple(
-            (replace(one, precisions=choices.precisions(one.precisions)), _architecture(one, path)) for one in workloads
-        )
-    )
+    return _paired(parse_workloads(read_text(path, "workload file", MAX_BYTES), str(path)), str(path))
 
 
-def from_trace(path: str, workload: InferenceWorkload, *, at_peak: bool, max_shapes: int) -> Workloads:
+def from_objects(workloads: tuple[InferenceWorkload, ...]) -> Workloads:
+    """The workloads with their models. Raises UsageError where there is none, or two have one name."""
+    if not workloads:
+        raise UsageError("no workloads: give at least one")
+    names = [one.name for one in workloads]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"two workloads are named {twice!r}; give each a name of its own")
+    return _paired(workloads, "workload objects")
+
+
+def from_trace(path: Source, workload: InferenceWorkload, *, at_peak: bool, max_shapes: int) -> Workloads:
     """The workload with the shapes and rates of a request log instead of its own."""
     from optimizer.workload.traces import read_trace, reduce_trace, share_over, summarize
 
     with read_lines(path) as lines:
-        trace = read_trace(lines, path)
+        trace = read_trace(lines, str(path))
     summary = summarize(trace)
     reduced = reduce_trace(trace, max_shapes=max_shapes, at_peak=at_peak)
     model = choices.architecture(workload.model)
@@ -145,17 +151,13 @@ def _statistics(summary: "TraceSummary") -> dict[str, Any]:
     }
 
 
-def read_text(path: str, what: str, most_bytes: int) -> str:
-    """The text of a file. Raises UsageError when it is missing, too large or not text."""
-    file = Path(path)
-    try:
-        if file.stat().st_size > most_bytes:
-            raise UsageError(f"{what} {path!r} has {file.stat().st_size:,} bytes; at most {most_bytes:,} are read")
-        return file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"{what} {path!r} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{what} {path!r} is not UTF-8 text") from None
+def _paired(workloads: tuple[InferenceWorkload, ...], origin: str) -> Workloads:
+    return Workloads(
+        pairs=tuple(
+            (replace(one, precisions=choices.precisions(one.precisions)), _architecture(one, origin))
+            for one in workloads
+        )
+    )
 
 
 def _architecture(workload: InferenceWorkload, path: str) -> Architecture:
@@ -163,30 +165,3 @@ def _architecture(workload: InferenceWorkload, path: str) -> Architecture:
         return choices.architecture(workload.model)
     except UsageError as error:
         raise UsageError(f"{path}, workload {workload.name!r}: {error}") from None
-
-
-@contextmanager
-def read_lines(path: str) -> Iterator[Iterator[str]]:
-    """The lines of a file, unpacked where it is gzip. Raises UsageError when it cannot be read."""
-    try:
-        with Path(path).open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            raw = gzip.GzipFile(fileobj=file) if packed else file
-            with io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
-                yield _bounded(text, path)
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise UsageError(f"trace {path!r} is damaged: {error}") from None
-    except OSError as error:
-        raise UsageError(f"trace {path!r} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"trace {path!r} is not UTF-8 text") from None
-
-
-def _bounded(lines: Iterator[str], path: str) -> Iterator[str]:
-    total = 0
-    for line in lines:
-        total += len(line)
-        if total > MAX_TRACE_BYTES:
-            raise UsageError(f"trace {path!r} unpacks to more than {MAX_TRACE_BYTES:,} bytes")
-        yield line

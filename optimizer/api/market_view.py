@@ -1,12 +1,12 @@
 """Turns market flags into the offers that may be bought, and those that other flags would add."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
-from optimizer.cli import values
-from optimizer.cli.choices import UNCALIBRATED, accelerators, includes, not_on_demand
-from optimizer.cli.workloads import read_text
+from optimizer.api import values
+from optimizer.api.choices import UNCALIBRATED, accelerators, includes, not_on_demand
+from optimizer.api.sources import Source, read_text
 from optimizer.plans.market import Holding, Terms
 from optimizer.plans.planner import Pool
 from optimizer.program.problem import Quota
@@ -23,7 +23,7 @@ from pricing_cache.query import (
     select,
 )
 from providers.accelerators import Accelerator, catalogue
-from providers.errors import InvalidValue, UsageError
+from providers.errors import InvalidValue
 from providers.offers import Offer, PurchaseOption, Trait
 from providers.units import MINUTES_PER_HOUR
 
@@ -140,31 +140,22 @@ def assumed_gap(gap: float) -> Iterator[str]:
         yield f"the solver may stop at a proven gap of {gap:.2%}; --gap 0 asks for the optimum"
 
 
-def quotas(path: str | None) -> tuple[Quota, ...]:
+def quotas(path: Source | None) -> tuple[Quota, ...]:
     """The limits of a quota file."""
     if path is None:
         return ()
     from optimizer.plans.market_files import parse_quotas
 
-    return parse_quotas(read_text(path, "quota file", MAX_FILE_BYTES), path)
+    return parse_quotas(read_text(path, "quota file", MAX_FILE_BYTES), str(path))
 
 
-def holdings(path: str | None, offers: Sequence[Offer]) -> tuple[Holding, ...]:
+def holdings(path: Source | None, offers: Sequence[Offer]) -> tuple[Holding, ...]:
     """What runs today, of a file."""
     if path is None:
         return ()
     from optimizer.plans.market_files import parse_current
 
-    return parse_current(read_text(path, "file of running instances", MAX_FILE_BYTES), path, offers)
-
-
-def refresh_first(providers: Iterable[str], *, offline: bool, quiet: bool) -> None:
-    """Fetches live prices before planning. Raises UsageError together with `--offline`."""
-    if offline:
-        raise UsageError("--refresh goes online, --offline forbids it: give one of them")
-    from optimizer.cli.refreshing import refresh_before_planning
-
-    refresh_before_planning(list(providers), quiet=quiet)
+    return parse_current(read_text(path, "file of running instances", MAX_FILE_BYTES), str(path), offers)
 
 
 def _uncalibrated(calibrated: Callable[[Accelerator], bool]) -> dict[str, str]:

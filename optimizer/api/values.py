@@ -8,11 +8,25 @@ from typing import Final
 
 from providers.errors import InvalidValue
 
+BOOT_MINUTES: Final = 10.0
+"""Boot of a machine and load of a model, assumed where nothing is said."""
+
+SPOT_MARGIN: Final = 0.1
+"""Part of spot capacity taken as lost to interruptions, assumed where nothing is said."""
+
+MAX_AGE: Final = "30d"
+"""Age above which prices are flagged, where nothing is said."""
+
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([hdwm]?)")
 _MAX_USD: Final = Decimal(10) ** 9
 _MAX_RATE: Final = 1e6
 _MAX_DURATION_HOURS: Final = 24.0 * 365 * 1000
 _HOURS: Final = {"h": 1.0, "d": 24.0, "w": 168.0, "m": 730.0, "": 24.0}
+
+
+def flag_of(parameter: str) -> str:
+    """The flag of a parameter: `--max-age` of `max_age`."""
+    return "--" + parameter.replace("_", "-")
 
 
 def money(what: str, text: str | None) -> Decimal | None:

@@ -1,0 +1,1 @@
+"""What the command line and Python programs share: words, files, the clock and prices on file turned into requests."""

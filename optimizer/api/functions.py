@@ -1,0 +1,259 @@
+"""Turns keyword arguments into plans, sizings, comparisons and listings, for notebooks and programs.
+
+Arguments mean what the flags of the command of the same name mean; a flag that repeats takes one value or several. The
+results are those of the command line, to the byte; what the command line reads of settings (`COSTOPT_…` for flags,
+`costopt.toml`) does not count. Nothing is printed or fetched.
+
+>>> import optimizer
+>>> optimizer.size("8B", gpu="L4").verdict
+'fits'
+
+>>> plan = optimizer.plan("8B", rate=5, provider="aws")
+>>> plan.status, plan.usd_per_month > 0
+('optimal', True)
+
+>>> found = optimizer.compare(gpu="H100-SXM", count=8, provider=["aws", "lambda"])
+>>> found.cheapest["seller"] in ("aws", "lambda")
+True
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date, timedelta
+from os import PathLike
+
+from optimizer.api import values
+from optimizer.api.comparison import CompareArguments, comparison_of, needed
+from optimizer.api.listing import OffersArguments, listing_document, listing_of
+from optimizer.api.plan_arguments import PlanArguments
+from optimizer.api.python_words import (
+    OF_COMPARE,
+    ONE_OF_SIZE,
+    Amount,
+    File,
+    Words,
+    arguments_of,
+    errors_in_python,
+    given_names,
+)
+from optimizer.api.results import CompareResult, OffersResult, PlanResult, SizeResult
+from optimizer.api.size_arguments import SizeArguments
+from optimizer.workload.workload import DEFAULT_SHAPE, DEFAULT_SLO, DEFAULT_UTILIZATION, InferenceWorkload
+
+
+def plan(
+    model: str | PathLike[str] | None = None,
+    *,
+    task: str = "infer",
+    rate: float | None = None,
+    budget: Amount | None = None,
+    input_tokens: int = DEFAULT_SHAPE.input_tokens,
+    output_tokens: int = DEFAULT_SHAPE.output_tokens,
+    context: int | None = None,
+    workload: File | InferenceWorkload | Iterable[InferenceWorkload] | None = None,
+    trace: File | None = None,
+    trace_rate: str = "peak",
+    trace_shapes: int = 12,
+    ttft_ms: float = DEFAULT_SLO.ttft_ms,
+    tpot_ms: float = DEFAULT_SLO.tpot_ms,
+    precision: Words | None = None,
+    kv_precision: str | None = None,
+    engine: str = "vllm",
+    gpu_memory_utilization: float | None = None,
+    prefix_cache_hit: float = 0.0,
+    confidence: float | None = None,
+    measured: File | None = None,
+    max_utilization: float = DEFAULT_UTILIZATION,
+    tokens: Amount | None = None,
+    seq_len: int | None = None,
+    deadline: str | timedelta | date | None = None,
+    global_batch_tokens: Amount | None = None,
+    optimizer: str | None = None,
+    master_weights: bool | None = None,
+    zero_stage: int | None = None,
+    lora_rank: int = 16,
+    micro_batch: int | None = None,
+    recompute: str | None = None,
+    offload: Words | None = None,
+    stack: str | None = None,
+    provider: Words | None = None,
+    region: Words | None = None,
+    gpu: Words | None = None,
+    purchase: Words | None = None,
+    include: Words | None = None,
+    same_region: bool = False,
+    max_gpus: int | None = None,
+    max_spot_share: float | None = None,
+    min_providers: int = 0,
+    max_provider_share: float | None = None,
+    spare_replicas: int = 0,
+    quota: File | None = None,
+    current: File | None = None,
+    horizon: str | timedelta | None = None,
+    boot_minutes: float = values.BOOT_MINUTES,
+    min_hours_up: float = 0.0,
+    spot_margin: float = values.SPOT_MARGIN,
+    as_of: str | date | None = None,
+    max_age: str | timedelta | float = values.MAX_AGE,
+    offline: bool = False,
+    solver: str = "auto",
+    gap: float | None = None,
+    max_nodes: int | None = None,
+    explain: bool = False,
+    show_all: bool = False,
+) -> PlanResult:
+    """The cheapest plan for a workload, or the most requests/s that a budget buys; with a training task, for its runs.
+
+    task         "infer"; "train" (pre-training), "finetune", "lora" or "qlora", which need `tokens`
+    rate         requests/s to serve; without it, `budget` (USD per month; USD per run in training) buys the most
+    workload     instead of the model: a YAML file, its content as a mapping, or InferenceWorkload objects
+    trace        a request log: a file, or rows with timestamp, input_tokens, output_tokens
+    quota, current, measured    files, or their content
+    deadline     "12h", "30d", a timedelta, or the day at whose end the run must be done
+    explain      adds `explanation` to the document; show_all adds every alternative
+
+    Prices are those on file. Raises UsageError (UnknownName, InvalidValue) and NoUsablePrices; a plan that is not
+    feasible is a result, which says what is short.
+    """
+    given = dict(locals())
+    with errors_in_python():
+        wanted = arguments_of(PlanArguments, given, {})
+        meant = wanted.checked_task(given_names(wanted))
+        return PlanResult(document=_serving(wanted) if meant == "infer" else _training(wanted, meant))
+
+
+def size(
+    model: str | PathLike[str],
+    *,
+    gpu: str,
+    count: int = 1,
+    task: str = "infer",
+    input_tokens: int = DEFAULT_SHAPE.input_tokens,
+    output_tokens: int = DEFAULT_SHAPE.output_tokens,
+    context: int | None = None,
+    concurrency: int | None = None,
+    ttft_ms: float = DEFAULT_SLO.ttft_ms,
+    tpot_ms: float = DEFAULT_SLO.tpot_ms,
+    precision: str = "auto",
+    kv_precision: str | None = None,
+    tp: int | None = None,
+    pp: int | None = None,
+    engine: str | None = None,
+    gpu_memory_utilization: float | None = None,
+    prefix_cache_hit: float = 0.0,
+    tokens: Amount | None = None,
+    seq_len: int | None = None,
+    deadline: str | timedelta | date | None = None,
+    global_batch_tokens: Amount | None = None,
+    optimizer: str | None = None,
+    master_weights: bool | None = None,
+    zero_stage: int | None = None,
+    lora_rank: int = 16,
+    micro_batch: int | None = None,
+    recompute: str | None = None,
+    offload: Words | None = None,
+    stack: str | None = None,
+    host_memory: float | None = None,
+) -> SizeResult:
+    """Does a model fit on `count` accelerators, how much memory does it take, how fast does it serve or train.
+
+    host_memory    GB of a machine's host memory, for offloading in training
+
+    Raises UsageError (UnknownName, InvalidValue).
+    """
+    given = dict(locals())
+    with errors_in_python():
+        wanted = arguments_of(SizeArguments, given, ONE_OF_SIZE)
+        if wanted.checked_task(given_names(wanted)) == "infer":
+            from optimizer.api.serving_size import size_of
+
+            return SizeResult(document=size_of(wanted).document)
+        from optimizer.api.training_size import size_of as size_of_run
+        from optimizer.sizing.training.document import training_size_document
+
+        return SizeResult(document=training_size_document(*size_of_run(wanted)))
+
+
+def compare(
+    model: str | PathLike[str] | None = None,
+    *,
+    rate: float | None = None,
+    input_tokens: int = DEFAULT_SHAPE.input_tokens,
+    output_tokens: int = DEFAULT_SHAPE.output_tokens,
+    context: int | None = None,
+    ttft_ms: float = DEFAULT_SLO.ttft_ms,
+    tpot_ms: float = DEFAULT_SLO.tpot_ms,
+    precision: Words | None = None,
+    gpu: Words | None = None,
+    count: int | None = None,
+    hours: float | None = None,
+    provider: Words | None = None,
+    region: Words | None = None,
+    purchase: Words | None = None,
+    include: Words | None = None,
+    quotes: File | None = None,
+    costs: File | None = None,
+    as_of: str | date | None = None,
+    max_age: str | timedelta | float = values.MAX_AGE,
+    offline: bool = False,
+) -> CompareResult:
+    """Ways to buy the same capacity: `count` accelerators of the kind `gpu`, or a model at `rate` requests/s.
+
+    hours     of one job; without it, capacity that is always on
+    quotes    private quotes: a CSV file, or a mapping for each; costs: a YAML file, or its content
+
+    Raises UsageError (UnknownName, InvalidValue) and NoUsablePrices.
+    """
+    given = dict(locals())
+    with errors_in_python():
+        wanted = arguments_of(CompareArguments, given, OF_COMPARE)
+        from optimizer.report.comparison_document import comparison_document
+
+        return CompareResult(document=comparison_document(comparison_of(wanted, needed(wanted))[0]))
+
+
+def offers(
+    *,
+    provider: Words | None = None,
+    region: Words | None = None,
+    gpu: Words | None = None,
+    purchase: Words | None = None,
+    instance_type: Words | None = None,
+    count: int | None = None,
+    min_memory: float | None = None,
+    arch: str | None = None,
+    link: Words | None = None,
+    max_price: Amount | None = None,
+    sort: str = "price",
+    as_of: str | date | None = None,
+    max_age: str | timedelta | float = values.MAX_AGE,
+    offline: bool = False,
+) -> OffersResult:
+    """The offers on file that pass the filters, with price, date and source; every way to buy unless `purchase` says.
+
+    count         accelerators of an instance; min_memory GiB of each
+    sort          "price", "gpu-price", "gib-price", "pflop-price" or "name"
+
+    Raises UsageError (UnknownName, InvalidValue) and NoUsablePrices.
+    """
+    given = dict(locals())
+    with errors_in_python():
+        listing = listing_of(arguments_of(OffersArguments, given, {}))
+        return OffersResult(document=listing_document(listing, listing.offers))
+
+
+def _serving(wanted: PlanArguments) -> dict[str, object]:
+    from optimizer.api import market_view
+    from optimizer.api.serving_plan import document_of, request_of, workloads_of
+    from optimizer.plans.planner import plan as make_plan
+
+    view, given = wanted.market, workloads_of(wanted)
+    request = request_of(wanted, given, market_view.load(view))
+    made = replace(make_plan(request), timing_s={})
+    return document_of(made, trace=given.trace, explained=wanted.explain)
+
+
+def _training(wanted: PlanArguments, task: str) -> dict[str, object]:
+    from optimizer.api.training_plan import document_of, plan_runs
+
+    return document_of(replace(plan_runs(wanted, task), timing_s={}), explained=wanted.explain)

@@ -1,0 +1,275 @@
+"""Turns Python values into what the flags of a command would give, and errors about flags into those of arguments."""
+
+import csv
+import io
+import json
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from os import PathLike, fspath
+from typing import Any, Final, Protocol, TypeVar
+
+from optimizer.api.sources import Content, Source
+from optimizer.workload.workload import InferenceWorkload
+from providers.errors import CostoptError, InvalidValue, NoUsablePrices, UnknownName, UsageError
+from providers.units import SECONDS_PER_HOUR
+
+Arguments = TypeVar("Arguments")
+
+
+class Readable(Protocol):
+    """An open file, of text or bytes."""
+
+    def read(self) -> Any: ...
+
+
+Words = str | Iterable[str]
+"""One word or several."""
+
+Amount = Decimal | int | float | str
+File = str | PathLike[str] | Readable | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A path, an open file, or what the file would hold: a mapping (YAML, JSON), or a mapping for each row (CSV)."""
+
+_Kind = Callable[[str, Any], Any]
+
+_FLAG: Final = re.compile(r"--(?P<flag>[a-z][a-z-]*[a-z])(?: (?P<value>[A-Z0-9][\w.:-]*))?")
+_ARGUMENTS: Final = {"all": "show_all", "force": "replace=True", "no-master-weights": "master_weights=False"}
+"""Arguments that are not named as their flag is."""
+
+
+def arguments_of(kind: type[Arguments], given: Mapping[str, Any], limits: Mapping[str, "_Kind"]) -> Arguments:
+    """The arguments as the flags would give them; `limits` are those that only one function has.
+
+    Raises InvalidValue for one that is of another kind or outside its bounds.
+    """
+    taken = {field.name: given[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(
+        **{
+            name: value if value is None else (limits.get(name) or _KINDS[name])(name, value)
+            for name, value in taken.items()
+        }
+    )
+
+
+def given_names(arguments: Any) -> Iterator[str]:
+    """The arguments that differ from their defaults."""
+    for field in fields(arguments):
+        if field.default is MISSING or getattr(arguments, field.name) != field.default:
+            yield field.name
+
+
+@contextmanager
+def errors_in_python() -> Iterator[None]:
+    """Errors that speak of flags become errors of the same class that speak of arguments."""
+    try:
+        yield
+    except (UsageError, NoUsablePrices) as error:
+        raise _in_python(error).with_traceback(error.__traceback__) from None
+
+
+def _in_python(error: CostoptError) -> CostoptError:
+    if isinstance(error, InvalidValue):
+        return InvalidValue(_renamed(error.what), error.value, _renamed(error.hint))
+    if isinstance(error, UnknownName):
+        return error
+    return type(error)(_renamed(str(error)))
+
+
+def _renamed(text: str) -> str:
+    """The text with `max_age` for `--max-age` and `rate=5` for `--rate 5`."""
+
+    def argument(match: re.Match[str]) -> str:
+        name = _ARGUMENTS.get(match["flag"], match["flag"].replace("-", "_"))
+        return name if match["value"] is None else f"{name}={match['value']}"
+
+    return _FLAG.sub(argument, text)
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    raise InvalidValue(name, value, "give a text")
+
+
+def _path_or_name(name: str, value: Any) -> str:
+    return fspath(value) if isinstance(value, PathLike) else _text(name, value)
+
+
+def _words(name: str, value: Any) -> list[str] | None:
+    """The words; one that is given without a list counts as one, not as its letters; None for none."""
+    if isinstance(value, str):
+        return [str(value)]
+    try:
+        return [_text(name, word) for word in value] or None
+    except TypeError:
+        raise InvalidValue(name, value, "give a text, or a list of texts") from None
+
+
+def _switch(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise InvalidValue(name, value, "give True or False")
+
+
+def whole(low: int, high: int | None = None) -> _Kind:
+    """A whole number within bounds, of any integer type."""
+
+    def convert(name: str, value: Any) -> int:
+        try:
+            number = operator.index(value)
+        except TypeError:
+            number = None
+        if number is None or isinstance(value, bool) or number < low or (high is not None and number > high):
+            bounds = f"of at least {low}" if high is None else f"from {low} to {high:,}"
+            raise InvalidValue(name, value, f"give a whole number {bounds}")
+        return number
+
+    return convert
+
+
+def _real(low: float | None = None) -> _Kind:
+    """A number, of any numeric type; what else it must be is checked where it is used."""
+
+    def convert(name: str, value: Any) -> float:
+        try:
+            number = None if isinstance(value, (str, bytes, bool)) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = None
+        if number is None or (low is not None and not number >= low):
+            raise InvalidValue(name, value, "give a number" if low is None else f"give a number of at least {low:g}")
+        return number
+
+    return convert
+
+
+def _amount(name: str, value: Any) -> str:
+    """Digits of an amount of money or of a number of tokens, as a flag would have them."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    number = _real()(name, value)
+    exact = Decimal(value) if isinstance(value, int) else Decimal(repr(number))
+    return f"{exact.normalize():f}" if exact.is_finite() else str(number)
+
+
+def _duration(name: str, value: Any) -> str:
+    """A duration as a flag would have it; a number is one of days."""
+    if isinstance(value, timedelta):
+        return f"{Decimal(repr(value.total_seconds() / SECONDS_PER_HOUR)).normalize():f}h"
+    return _amount(name, value)
+
+
+def _day(name: str, value: Any) -> str:
+    if isinstance(value, date):
+        return (value.date() if isinstance(value, datetime) else value).isoformat()
+    return _text(name, value)
+
+
+def _deadline(name: str, value: Any) -> str:
+    return _day(name, value) if isinstance(value, date) else _duration(name, value)
+
+
+def _file(name: str, value: Any) -> Source:
+    """A path as it is; what stands in for a file as its content, called by the argument's name."""
+    if isinstance(value, (str, PathLike)):
+        return str(fspath(value))
+    if isinstance(value, Mapping):
+        return Content(name=name, text=_json(name, value))
+    if hasattr(value, "read"):
+        return Content(name=name, text=_read(name, value))
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return Content(name=name, text=_csv(name, value))
+    raise InvalidValue(name, value, "give a path, an open file, a mapping, or a list of rows")
+
+
+def _workloads(name: str, value: Any) -> Source | tuple[InferenceWorkload, ...]:
+    """A file, or workloads as objects."""
+    if isinstance(value, InferenceWorkload):
+        return (value,)
+    if isinstance(value, (str, PathLike, Mapping)) or hasattr(value, "read"):
+        return _file(name, value)
+    found = tuple(value) if isinstance(value, Iterable) else (None,)
+    if all(isinstance(one, InferenceWorkload) for one in found):
+        return found
+    raise InvalidValue(name, value, "give a path, an open file, a mapping, or InferenceWorkload objects")
+
+
+def _json(name: str, value: Mapping[str, Any]) -> str:
+    """The mapping as JSON, which YAML reads. Raises InvalidValue for what neither can hold."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValue(name, type(value).__name__, f"cannot be written as YAML: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (date, datetime)):
+        return value.isoformat()
+    if isinstance(value, (Decimal, PathLike)):
+        return str(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} {value!r} is no value of YAML")
+
+
+def _read(name: str, file: Readable) -> str:
+    content = file.read()
+    if isinstance(content, bytes):
+        try:
+            return content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise UsageError(f"{name} is not UTF-8 text") from None
+    if not isinstance(content, str):
+        raise InvalidValue(name, type(file).__name__, "its read() gives neither text nor bytes")
+    return content.removeprefix("\ufeff")
+
+
+def _csv(name: str, rows: Sequence[Any]) -> str:
+    """A line for each row, under the keys of all."""
+    if not rows or not all(isinstance(row, Mapping) for row in rows):
+        raise InvalidValue(name, rows[:1] or rows, "give a list of rows, each a mapping of column to value")
+    columns = list(dict.fromkeys(str(key) for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({str(key): value for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+_KINDS: Final[Mapping[str, _Kind]] = {
+    **dict.fromkeys(("task", "trace_rate", "kv_precision", "engine", "gpu", "solver", "arch", "sort"), _text),
+    **dict.fromkeys(("optimizer", "recompute", "stack"), _text),
+    "model": _path_or_name,
+    **dict.fromkeys(("precision", "offload", "provider", "region", "gpu", "purchase", "include"), _words),
+    **dict.fromkeys(("instance_type", "link"), _words),
+    **dict.fromkeys(("budget", "max_price", "tokens", "global_batch_tokens"), _amount),
+    **dict.fromkeys(("horizon", "max_age"), _duration),
+    "deadline": _deadline,
+    "as_of": _day,
+    "workload": _workloads,
+    **dict.fromkeys(("trace", "measured", "quota", "current", "quotes", "costs"), _file),
+    **dict.fromkeys(("rate", "ttft_ms", "tpot_ms", "gpu_memory_utilization", "prefix_cache_hit"), _real()),
+    **dict.fromkeys(("confidence", "max_utilization", "max_spot_share", "max_provider_share"), _real()),
+    **dict.fromkeys(("spot_margin", "gap", "hours", "min_memory"), _real()),
+    **dict.fromkeys(("boot_minutes", "min_hours_up"), _real(0.0)),
+    "host_memory": _real(1.0),
+    **dict.fromkeys(("input_tokens", "output_tokens", "context", "max_gpus", "max_nodes"), whole(1)),
+    **dict.fromkeys(("seq_len", "micro_batch", "concurrency", "tp", "pp", "count"), whole(1)),
+    "trace_shapes": whole(1, 100),
+    "min_providers": whole(0, 5),
+    "spare_replicas": whole(0),
+    "zero_stage": whole(0, 3),
+    "lora_rank": whole(1, 4096),
+    **dict.fromkeys(("master_weights", "same_region", "offline", "explain", "show_all"), _switch),
+}
+"""What turns each argument into what its flag would give."""
+
+ONE_OF_SIZE: Final[Mapping[str, _Kind]] = {"gpu": _text, "precision": _text, "count": whole(1, 4096)}
+"""Arguments of `size` that take one word, or have another bound, than those of the other functions."""
+
+OF_COMPARE: Final[Mapping[str, _Kind]] = {"count": whole(1, 1_000_000)}
