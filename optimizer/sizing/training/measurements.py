@@ -23,7 +23,8 @@ _STACK_WORDS: Final = (
     ("megatron", ("megatron", "meta internal", "nanotron", "neox", "colossal", "flame")),
     ("xla", ("maxtext", "levanter", "jax", "pax", "t5x", "easylm", "xla", "trainium", "neuron")),
     ("eager", ("litgpt", "lit-gpt", "torchtune")),
-    ("hf", ("qwen", "hf", "hugging", "deepspeed", "transformers", "trl", "axolotl", "factory", "peft")),
+    ("hf", ("qwen", "hf", "hugging", "deepspeed", "transformers", "trl", "axolotl", "factory", "peft", "swift")),
+    ("hf", ("bitsandbytes", "fsdp_qlora", "recipes", "cookbook")),
     ("fsdp", ("unsloth", "foundry", "composer", "torchtitan", "fsdp", "olmo", "lightning", "pytorch", "torch")),
 )
 """Words of a framework's name and the stack that they mean, first match first."""
@@ -230,7 +231,7 @@ def _setup(row: Mapping[str, str], model: Architecture, accelerator: Accelerator
     batch = _number(row, "global_batch_tokens")
     if batch is None:
         batch = 4e6 if task == "train" else float(micro_batch * seq_len * layout.dp)
-    sharded = "fsdp" in _text(row, "dp_or_fsdp")
+    sharded = "fsdp" in (_text(row, "dp_or_fsdp") or framework)
     unsharded_litgpt = sharded and "litgpt" in framework
     recompute = _recompute(row) or ("none" if stack in ("megatron", "nemo") else "full")
     return TrainingSetup(
@@ -317,6 +318,8 @@ def _zero_stage(row: Mapping[str, str], stack: str, *, sharded: bool, count: int
     stated = _number(row, "zero_stage")
     if stated is not None:
         return int(stated)
+    if stack == "hf" and not sharded and "deepspeed" not in _text(row, "framework") + _text(row, "dp_or_fsdp"):
+        return 0
     return 3 if sharded or (stack in ("fsdp", "xla") and count > 1) else 1
 
 

@@ -1,6 +1,7 @@
 """Memory of training: published tables and users' figures, and what each setting changes."""
 
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 import pytest
@@ -277,6 +278,85 @@ def test_published_peaks_are_met_within_a_quarter(
 ) -> None:
     predicted_gib = run_of(model, task, stack, count, **over)
     assert published_gib / 1.25 <= predicted_gib <= published_gib * 1.25
+
+
+LLAMA_7B, YI_34B, MISTRAL_7B = "meta-llama/Llama-2-7b-hf", "01-ai/Yi-34B", "mistralai/Mistral-7B-v0.1"
+ANSWER = (
+    (4.98, LLAMA_7B, "qlora", 512, 1, 3, False),
+    (5.21, LLAMA_7B, "qlora", 2048, 1, 3, False),
+    (10.24, LLAMA_7B, "lora", 512, 1, 3, False),
+    (10.22, LLAMA_7B, "lora", 2048, 1, 3, False),
+    (11.22, LLAMA_7B, "qlora", 2048, 4, 3, False),
+    (20.97, LLAMA_7B, "qlora", 2048, 10, 3, False),
+    (16.14, LLAMA_7B, "lora", 2048, 4, 3, False),
+    (21.35, LLAMA_7B, "lora", 2048, 6, 3, False),
+    (20.94, LLAMA_7B, "qlora", 2048, 8, 0, False),
+    (22.04, LLAMA_7B, "lora", 2048, 4, 0, False),
+    (22.38, LLAMA_7B, "qlora", 2048, 12, 3, True),
+    (22.69, LLAMA_7B, "lora", 2048, 10, 3, True),
+    (23.05, YI_34B, "qlora", 2048, 2, 3, False),
+    (22.98, YI_34B, "qlora", 2048, 4, 3, True),
+    (14.92, LLAMA_70B, "qlora", 2048, 2, 3, True),
+    (22.54, MISTRAL_7B, "qlora", 2048, 12, 3, True),
+    (22.54, MISTRAL_7B, "qlora", 24_576, 1, 3, True),
+)
+"""Peak GiB that PyTorch reserved on each of two 24 GB cards, model, task, sequence, batch, sharded or not, and whether
+states are on the host. Source: github.com/AnswerDotAI/fsdp_qlora, benchmarks_03_2024.md, rank 64. Nothing was fitted to
+them."""
+
+
+def test_fsdp_peaks_that_nothing_was_fitted_to_are_met() -> None:
+    ratios = []
+    for reserved_gib, model, task, seq_len, micro_batch, zero_stage, on_host in ANSWER:
+        setup = make_setup(
+            model,
+            "RTX 3090",
+            count=2,
+            task=task,
+            stack="hf",
+            seq_len=seq_len,
+            micro_batch=micro_batch,
+            zero_stage=zero_stage,
+            recompute="full",
+            lora_rank=64,
+            mixed=False,
+            offload=frozenset({"params", "optimizer"} if on_host else ()),
+        )
+        memory = training_memory(setup)
+        ratios.append((memory.allocated_gib + memory.fragmentation_gib) / reserved_gib)
+    assert median(abs(ratio - 1) for ratio in ratios) <= 0.08
+    assert min(ratios) >= 0.75
+    assert max(ratios) <= 1.2
+
+
+def longest_context(model: str, seq_len: int) -> float:
+    facts: dict[str, Any] = {"lora_rank": 32, "zero_stage": 0, "optimizer": "adamw-8bit"}
+    return run_of(model, "qlora", "hf", 1, seq_len=seq_len, **facts)
+
+
+@pytest.mark.parametrize(
+    ("model", "card_gb", "longest"),
+    [
+        ("8B", 12, 932),
+        ("8B", 16, 2551),
+        ("8B", 24, 5789),
+        ("8B", 40, 12_264),
+        ("8B", 48, 15_502),
+        ("8B", 80, 28_454),
+        ("70B", 80, 6916),
+    ],
+)
+def test_the_longest_sequences_that_a_plain_trainer_holds_fill_their_cards(
+    model: str, card_gb: int, longest: int
+) -> None:
+    """github.com/unslothai/unsloth, README: Hugging Face with FlashAttention 2, 4 bit, rank 32, batch 1."""
+    assert 0.9 * card_gb <= longest_context(model, longest) <= card_gb
+
+
+def test_a_plain_trainer_has_no_room_for_an_8b_on_8_gb_nor_a_70b_on_48_gb() -> None:
+    """The same source: out of memory where 2,972 and 12,106 tokens are possible with other kernels."""
+    assert longest_context("8B", 2972) > 8
+    assert longest_context("70B", 12_106) > 48
 
 
 def test_a_65b_is_tuned_in_4_bit_on_48_gb_with_a_paged_optimizer_only() -> None:

@@ -130,11 +130,31 @@ def test_methods_are_known_by_their_words(method: str, task: str) -> None:
         ("MaxText", "xla"),
         ("Axolotl + DeepSpeed", "hf"),
         ("torchtune", "eager"),
+        ("AnswerDotAI fsdp_qlora", "hf"),
+        ("llama-recipes", "hf"),
+        ("ms-swift", "hf"),
+        ("Megatron-SWIFT", "megatron"),
         ("", "fsdp"),
     ],
 )
 def test_frameworks_are_known_by_their_words(framework: str, stack: str) -> None:
     assert parsed(framework=framework).setup.stack == stack
+
+
+@pytest.mark.parametrize(
+    ("over", "stage"),
+    [
+        ({"framework": "HF TRL"}, 0),
+        ({"framework": "HF TRL", "zero_stage": "2"}, 2),
+        ({"framework": "HF + DeepSpeed"}, 1),
+        ({"framework": "HF Trainer", "dp_or_fsdp": "fsdp"}, 3),
+        ({"framework": "AnswerDotAI fsdp_qlora"}, 3),
+        ({"framework": "AnswerDotAI fsdp_qlora", "dp_or_fsdp": "ddp"}, 0),
+        ({"framework": "Unsloth", "gpu_count": "1"}, 1),
+    ],
+)
+def test_what_a_framework_shards_is_known_by_its_words(over: dict[str, str], stage: int) -> None:
+    assert parsed(method="qlora", **over).setup.zero_stage == stage
 
 
 def test_broken_numbers_and_unknown_columns_are_survived() -> None:
