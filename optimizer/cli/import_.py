@@ -1,11 +1,16 @@
 """`costopt import`: does what a file asks for work, what does it cost, what would be cheaper."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from optimizer.cli import options
 from optimizer.cli.exits import ExitCode
+
+if TYPE_CHECKING:
+    from optimizer.api.market_view import MarketView
+    from optimizer.cli.import_files import Asked
+    from optimizer.cli.import_source import Opened
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -16,7 +21,8 @@ def import_(
         str,
         typer.Argument(
             metavar="FILE",
-            help="SkyPilot, dstack or Kubernetes YAML, a vLLM command line, a model's folder, Melange JSON, a log.",
+            help="Launch file, command, training configuration, model's folder, Melange JSON, log, quotes, FOCUS "
+            "export; - reads standard input.",
         ),
     ],
     model: Annotated[
@@ -26,8 +32,15 @@ def import_(
         str | None, typer.Option("--gpu", metavar="NAME", help="Accelerator, where the file names none.")
     ] = None,
     count: Annotated[
-        int, typer.Option("--count", metavar="N", min=1, max=4096, help="Accelerators of a machine, with --gpu.")
-    ] = 1,
+        int | None, typer.Option("--count", metavar="N", min=1, max=4096, help="Accelerators of a machine, with --gpu.")
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", metavar="TASK", help="train, finetune, lora or qlora, where a training file is silent."),
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option("--tokens", metavar="N", help="Tokens in all, where a training file is silent: 1B.")
+    ] = None,
     input_tokens: options.InputTokens = 1000,
     output_tokens: options.OutputTokens = 300,
     context: options.Context = None,
@@ -44,6 +57,10 @@ def import_(
         str | None,
         typer.Option("--trace-out", metavar="FILE", help="Write a request log as the CSV that `plan --trace` reads."),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="TIME,INPUT,OUTPUT", help="Columns of a request log, where named unusually."),
+    ] = None,
     as_of: options.AsOf = None,
     offline: options.Offline = False,
     format_: options.Format = "table",
@@ -53,11 +70,14 @@ def import_(
 ) -> int:
     """Read a file of another tool: does it work, what does it cost, what would be cheaper.
 
+    Of a request log it gives statistics, of quotes and cost exports the price per GPU-hour against what is on file.
     Faults are told with their line and what would be right. Exit code 3 when nothing of it can work.
     """
     from optimizer.api import choices, market_view, values
     from optimizer.cli import import_files, import_output
+    from optimizer.cli.import_source import opened
     from optimizer.cli.streams import write_result
+    from optimizer.workload.training import TASKS, token_count
     from optimizer.workload.workload import SLO, RequestShape
 
     format_ = choices.one_of("format", format_, choices.FORMATS)
@@ -79,18 +99,55 @@ def import_(
         slo=SLO(ttft_ms=ttft_ms, tpot_ms=tpot_ms),
         context_tokens=context,
         precision=precision,
+        task=None if task is None else choices.one_of("task", task, TASKS),
+        tokens=None if tokens is None else token_count("--tokens", tokens),
     )
-    found = import_files.recognised(asked)
+    with opened(file) as source:
+        if source.kind == "log":
+            found = import_files.request_log(source, columns, trace)
+            write_result(import_output.render_log(found, context, source.name, trace, format_), output)
+            return ExitCode.DONE
+        if source.kind in ("quotes", "cost_export"):
+            return _table(source, view, format_, output, quiet=quiet)
+        return _launch(source, asked, view, format_, output)
+
+
+def _table(source: "Opened", view: "MarketView", format_: str, output: str, *, quiet: bool) -> int:
+    """A table of money against what is on file, whatever the term."""
+    from dataclasses import replace
+
+    from optimizer.api import market_view
+    from optimizer.cli import import_tables
+    from optimizer.cli.streams import write_result
+    from providers.offers import PurchaseOption
+
+    every_term = replace(view, purchase_options=frozenset(PurchaseOption))
+    offers = market_view.load(every_term, calibrated=lambda _: True)
+    if source.kind == "quotes":
+        quotes = import_tables.quotes(source.text(), source.name, offers)
+        write_result(import_tables.render_quotes(source.name, quotes, format_), output)
+        return ExitCode.DONE if any(row.is_comparable for row in quotes.rows) else ExitCode.INFEASIBLE
+    export = import_tables.cost_export(str(source.path), offers, quiet=quiet)
+    write_result(import_tables.render_cost_export(source.name, export, format_), output)
+    return ExitCode.DONE
+
+
+def _launch(source: "Opened", asked: "Asked", view: "MarketView", format_: str, output: str) -> int:
+    """A file that starts something, a model, or a Melange problem."""
+    from optimizer.api import choices, market_view
+    from optimizer.cli import import_files, import_output
+    from optimizer.cli.streams import write_result
+
+    found = import_files.recognised(source)
     if found.kind == "melange":
         from optimizer.cli import melange
         from optimizer.program.problem import SolverOptions
 
-        problem, solution = melange.solved(file, None, SolverOptions())
+        problem, solution = melange.solved(str(source.path), None, SolverOptions())
         write_result(melange.render(problem, solution, format_), output)
         return ExitCode.INFEASIBLE if solution.status == "infeasible" else ExitCode.DONE
-    if found.kind == "log":
-        write_result(import_output.render_log(import_files.log_summary(file, trace), format_), output)
-        return ExitCode.DONE
-    answers = import_files.answers(asked, found, market_view.load(view))
-    write_result(import_output.render(file, answers, asked, format_), output)
+    # Prices are told of all hardware, whether or not its speed was ever measured.
+    offers = market_view.load(view, calibrated=lambda _: True)
+    answers = import_files.answers(asked, found, offers, uncalibrated=choices.includes(view.include)[1])
+    write_result(import_output.render(source.name, answers, asked, format_), output)
     return ExitCode.DONE if any(one.works for one in answers) else ExitCode.INFEASIBLE

@@ -1,31 +1,31 @@
 """Opens the file of `costopt import` and turns it into answers, on the offers that are on file."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from optimizer.api import choices
 from optimizer.api.clock import today
 from optimizer.api.market_view import Offers
-from optimizer.api.sources import read_lines, read_text
+from optimizer.api.sources import read_lines
+from optimizer.cli.import_source import Opened
 from optimizer.interop.answer import Answer, Question, answer
 from optimizer.interop.asks import Ask, Fault
+from optimizer.interop.buying import Market
 from optimizer.interop.recognise import Recognised, recognise, with_wish
 from optimizer.plans.plan import Fleet
 from optimizer.plans.planner import Request
 from optimizer.plans.planner import plan as make_plan
+from optimizer.sizing.calibration import is_calibrated
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import SLO, InferenceWorkload, RequestShape, ShapeDemand
-from providers.errors import NoUsablePrices, UnknownName, UsageError
+from providers.accelerators import Accelerator, catalogue
+from providers.errors import InvalidValue, NoUsablePrices, UnknownName, UsageError
 from providers.offers import Offer, PurchaseOption
 
 if TYPE_CHECKING:
-    from optimizer.workload.traces import TraceSummary
+    from optimizer.workload.traces import Trace
 
-MAX_BYTES: Final = 2_000_000
 MAX_ASKS: Final = 50
-_HEAD_BYTES: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,62 +35,73 @@ class Asked:
     file: str
     model: str
     gpu: str | None
-    count: int
+    count: int | None
     shape: RequestShape
     slo: SLO
     context_tokens: int | None
     precision: str | None
+    task: str | None = None
+    tokens: float | None = None
 
 
-def recognised(asked: Asked) -> Recognised:
-    """What the file is. Raises UsageError for one that is too large, binary, or of no known kind."""
-    path = Path(asked.file)
-    if path.is_dir():
-        if not (path / "config.json").exists():
-            raise UsageError(f"folder {asked.file!r} has no config.json: it is no model")
+def recognised(source: Opened) -> Recognised:
+    """What a folder or a file that is read whole is. Raises UsageError for one of no known kind."""
+    if source.kind == "folder":
+        if not (source.path / "config.json").exists():
+            raise UsageError(f"folder {source.name!r} has no config.json: it is no model")
         return Recognised(kind="model")
-    if _looks_like_a_log(path):
-        return Recognised(kind="log")
-    return recognise(read_text(asked.file, "file", MAX_BYTES), asked.file)
+    return recognise(source.text(), source.name)
 
 
-def answers(asked: Asked, found: Recognised, offers: Offers) -> list[Answer]:
-    """An answer for each service or job of the file."""
-    on_demand = [offer for offer in offers.eligible if offer.purchase_option is PurchaseOption.ON_DEMAND]
-    question = Question(shape=asked.shape, slo=asked.slo, offers=offers.eligible, on_file=offers.all_on_file)
+def answers(asked: Asked, found: Recognised, offers: Offers, *, uncalibrated: bool) -> list[Answer]:
+    """An answer for each service or job of the file. Fleets that would be cheaper are of calibrated hardware, unless
+    `uncalibrated`."""
+    servable = [o for o in offers.eligible if uncalibrated or is_calibrated(catalogue()[o.instance_type.accelerator])]
+    on_demand = [offer for offer in servable if offer.purchase_option is PurchaseOption.ON_DEMAND]
     if found.kind == "model":
         return [_of_model(asked, on_demand, len(offers.all_on_file))]
     if len(found.asks) > MAX_ASKS:
         raise UsageError(f"{asked.file} has {len(found.asks)} services; at most {MAX_ASKS} are looked at: split it")
 
-    def planner(workload: InferenceWorkload, model: Architecture) -> Fleet | None:
-        return _cheapest(workload, model, on_demand, len(offers.all_on_file))
+    def planner(workload: InferenceWorkload, model: Architecture, spot: bool) -> Fleet | None:
+        return _cheapest(workload, model, servable if spot else on_demand, len(offers.all_on_file))
 
+    question = Question(
+        shape=asked.shape,
+        slo=asked.slo,
+        market=Market(offers=offers.eligible, on_file=offers.all_on_file),
+        trainable=tuple(
+            o for o in offers.eligible if uncalibrated or _trains(catalogue()[o.instance_type.accelerator])
+        ),
+        task=asked.task,
+        tokens=asked.tokens,
+    )
     return [answer(*_completed(ask, asked), question, planner) for ask in found.asks]
 
 
-def log_summary(file: str, trace: str | None) -> "TraceSummary":
-    """Statistics of a request log in CSV or JSON lines; `trace` names a CSV to write."""
-    from optimizer.interop.request_log import csv_lines
-    from optimizer.workload.traces import read_trace, summarize
+def _trains(accelerator: Accelerator) -> bool:
+    from optimizer.sizing.training.calibration import is_calibrated as is_calibrated_for_training
 
-    with read_lines(file) as lines:
-        first = next(iter(lines), "")
-        rest = _put_back(first, lines)
-        found = read_trace(csv_lines(rest, file) if first.lstrip().startswith("{") else rest, file)
+    return is_calibrated_for_training(accelerator)
+
+
+def request_log(source: Opened, columns: str | None, trace: str | None) -> "Trace":
+    """The requests of a log; `trace` names a CSV to write them to, `columns` the log's own of time and tokens."""
+    from optimizer.interop.request_log import HEADER, csv_lines
+    from optimizer.workload.traces import read_trace
+
+    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    if names is not None and len(names) != 3:
+        raise InvalidValue("--columns", columns or "", "name three: the time, input tokens, output tokens")
+    with read_lines(str(source.path)) as lines:
+        found = read_trace(csv_lines(lines, source.name, names), source.name)
     if trace is not None:
         from optimizer.cli.streams import write_result
-        from optimizer.interop.request_log import HEADER
 
         rows = zip(found.times_s, found.input_tokens, found.output_tokens, strict=True)
         text = "".join(f"{time:.3f},{inputs:.0f},{outputs:.0f}\n" for time, inputs, outputs in rows)
         write_result(HEADER + text, trace)
-    return summarize(found)
-
-
-def _put_back(first: str, rest: Iterable[str]) -> Iterable[str]:
-    yield first
-    yield from rest
+    return found
 
 
 def _completed(ask: Ask, asked: Asked) -> tuple[Ask, Architecture | None]:
@@ -100,7 +111,7 @@ def _completed(ask: Ask, asked: Asked) -> tuple[Ask, Architecture | None]:
     ask = replace(
         ask,
         context_tokens=asked.context_tokens or ask.context_tokens,
-        precision=ask.precision or asked.precision,
+        precision=ask.precision or (asked.precision if ask.training is None else None),
     )
     name = asked.model or ask.model
     if not name:
@@ -151,17 +162,3 @@ def _cheapest(workload: InferenceWorkload, model: Architecture, offers: list[Off
         return make_plan(request).fleet
     except NoUsablePrices:
         return None
-
-
-def _looks_like_a_log(path: Path) -> bool:
-    """Whether the beginning is a log: those may be larger than other files, and packed."""
-    from optimizer.interop.recognise import is_log_head
-
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError:
-        return False
-    if head[:2] == b"\x1f\x8b":
-        return True
-    return is_log_head(head.decode("utf-8-sig", "replace"))

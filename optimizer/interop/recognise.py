@@ -7,15 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from optimizer.interop import command_lines, dstack, kubernetes, skypilot
-from optimizer.interop.asks import Ask, Wish, divided, wish
-from optimizer.workload.traces import COLUMNS
+from optimizer.interop.asks import Ask, Fault, Wish, divided, texts, wish
+from optimizer.interop.request_log import is_log_header, is_log_json
+from optimizer.interop.training_commands import Launched, launched
+from optimizer.interop.training_settings import is_training, settings_of, training_of
 from optimizer.workload.workload_file import load_yaml
 from providers.errors import UsageError
 
 Kind = Literal["launch", "model", "melange", "log"]
 KNOWN: Final = (
-    "SkyPilot, dstack and Kubernetes YAML, vLLM and SGLang command lines, a model's config.json or folder, "
-    "Melange JSON, request logs as CSV or JSON lines"
+    "SkyPilot, dstack and Kubernetes YAML, commands that serve or train, configurations of training software, a "
+    "model's config.json or folder, Melange JSON, request logs, tables of quotes, FOCUS cost exports"
 )
 _DOCUMENT_MARK: Final = re.compile(r"^---(?:\s.*)?$")
 _INSTANCES: Final = re.compile(
@@ -26,6 +28,11 @@ _INSTANCES: Final = re.compile(
 
 _DSTACK_TYPES: Final = ("task", "service", "dev-environment")
 _SKYPILOT_KEYS: Final = frozenset({"resources", "run", "setup", "num_nodes", "service"})
+_OF_THE_TASK: Final = frozenset(
+    {"type", "resources", "run", "setup", "commands", "service", "name", "num_nodes", "nodes"}
+)
+"""Keys of the orchestrators themselves: settings of training may stand beside them."""
+
 _MOST_DOCUMENTS: Final = 200
 
 
@@ -42,8 +49,7 @@ def recognise(text: str, name: str) -> Recognised:
     if "\0" in text:
         raise UsageError(f"{name} is a binary file; known: {KNOWN}")
     stripped = text.lstrip()
-    _refuse_tables_of_money(stripped, name)
-    if is_log_head(stripped):
+    if is_log_header(stripped.partition("\n")[0]) or is_log_json(stripped):
         return Recognised(kind="log")
     if stripped.startswith("{"):
         return _json(text, name)
@@ -56,17 +62,6 @@ def recognise(text: str, name: str) -> Recognised:
     return Recognised(kind="launch", asks=tuple(asks) or script)
 
 
-def _refuse_tables_of_money(text: str, name: str) -> None:
-    """Bills and quotes are read by other commands: raises UsageError that names them."""
-    header = {cell.strip().strip('"').lower() for cell in text.split("\n", maxsplit=1)[0].split(",")}
-    if {"billedcost", "chargeperiodstart"} <= header:
-        raise UsageError(f"{name} is a FOCUS export: `costopt report BUDGET.yaml --actuals {name}` reads it")
-    if {"vendor", "price"} <= header:
-        raise UsageError(
-            f"{name} is a table of quotes: `costopt compare --gpu NAME --count N --quotes {name}` reads it"
-        )
-
-
 def _json(text: str, name: str) -> Recognised:
     """One object is a Melange problem or a model's config."""
     try:
@@ -77,6 +72,8 @@ def _json(text: str, name: str) -> Recognised:
         raise UsageError(f"{name} holds a {type(content).__name__}; known: {KNOWN}")
     if "gpu_info" in content:
         return Recognised(kind="melange")
+    if is_training(settings_of(content, {})):
+        return Recognised(kind="launch", asks=(_of_settings(content, _json_lines(text, name)),))
     if "num_hidden_layers" in content or "architectures" in content or "text_config" in content:
         return Recognised(kind="model")
     if content.get("schema") == "costopt.plan":
@@ -84,13 +81,12 @@ def _json(text: str, name: str) -> Recognised:
     raise UsageError(f"{name} is JSON of a kind that is not known here; known: {KNOWN}")
 
 
-def is_log_head(text: str) -> bool:
-    """Whether the first line is the header of a request log, or the first two are JSON objects of their own."""
-    first, _, rest = text.lstrip().partition("\n")
-    if first.startswith("{"):
-        return first.rstrip().endswith("}") and rest.lstrip().startswith("{")
-    header = {cell.strip().strip('"').lower() for cell in first.split(",")}
-    return all(header & set(names) for names in COLUMNS.values())
+def _json_lines(text: str, name: str) -> Any:
+    """The line of each path, as far as YAML reads the text too."""
+    try:
+        return load_yaml(text, name)[1]
+    except UsageError:
+        return {}
 
 
 def _is_yaml(text: str) -> bool:
@@ -99,9 +95,11 @@ def _is_yaml(text: str) -> bool:
 
 
 def _script(text: str) -> tuple[Ask, ...]:
-    """The servers that a shell script or a bare command line starts."""
+    """The servers and training jobs that a shell script or a bare command line starts, in the order of their lines."""
     stated = next((found for line in text.splitlines() if (found := _INSTANCES.match(line))), None)
-    return tuple(_of_server(found, stated) for found in command_lines.servers(text))
+    asks = [_of_server(found, stated) for found in command_lines.servers(text)]
+    asks += [_of_launched(found, stated) for found in launched(text)]
+    return tuple(sorted(asks, key=lambda ask: ask.lines["command"]))
 
 
 def _of_server(found: command_lines.Server, stated: re.Match[str] | None) -> Ask:
@@ -112,16 +110,40 @@ def _of_server(found: command_lines.Server, stated: re.Match[str] | None) -> Ask
         lines={"command": found.line, **found.lines},
         **command_lines.served(found),
     )
-    nodes = found.count("nodes") or 1
+    return _on_stated(ask, found.count("nodes"), stated)
+
+
+def _of_launched(found: Launched, stated: re.Match[str] | None) -> Ask:
+    ask = Ask(
+        source=f"{found.program} command",
+        name="job",
+        model=found.model,
+        lines=found.lines,
+        faults=_elsewhere(found),
+        **found.fields,
+    )
+    return _on_stated(ask, found.nodes, stated)
+
+
+def _elsewhere(found: Launched) -> tuple[Fault, ...]:
+    """Settings that stand in a file which the command names: it is not opened."""
+    if found.config is None:
+        return ()
+    what = f"settings stand in {found.config}, which is not opened"
+    return (Fault(line=found.line, what=what, fix=f"`costopt import {found.config}` reads it", fatal=False),)
+
+
+def _on_stated(ask: Ask, nodes: int | None, stated: re.Match[str] | None) -> Ask:
+    """The ask on the machines that an exported script's head names."""
     if stated is None:
-        return replace(ask, nodes=nodes)
+        return replace(ask, nodes=nodes or 1)
     wishes, faults = divided([wish(stated["accelerator"], stated["each"], None)])
     return replace(
         ask,
         wishes=wishes,
-        faults=faults,
-        nodes=nodes,
-        replicas=max(1, int(stated["count"]) // nodes),
+        faults=(*ask.faults, *faults),
+        nodes=nodes or (int(stated["count"]) if ask.training is not None else 1),
+        replicas=1 if ask.training is not None else max(1, int(stated["count"]) // (nodes or 1)),
         provider=stated["provider"],
         region=None if stated["place"] == "any region" else stated["place"],
         instance_type=stated["type"],
@@ -152,14 +174,78 @@ def _of_document(content: Mapping[str, Any], lines: Any) -> Sequence[Ask]:
     if "apiVersion" in content and "kind" in content:
         return kubernetes.read(content, lines)
     if content.get("type") in _DSTACK_TYPES:
-        return dstack.read(content, lines)
+        return [_trained(ask, content, lines, "commands") for ask in dstack.read(content, lines)]
     if _SKYPILOT_KEYS & content.keys():
-        return skypilot.read(content, lines)
+        return [_trained(ask, content, lines, "run") for ask in skypilot.read(content, lines)]
+    settings = settings_of(content, lines)
+    if is_training(settings):
+        return [_of_settings(content, lines)]
     return ()
 
 
-def with_wish(ask: Ask, named: str, count: int) -> Ask:
-    """The ask on accelerators that the user names beside the file."""
+def _trained(ask: Ask, content: Mapping[str, Any], lines: Any, script: str) -> Ask:
+    """A task whose own keys, or whose script, say how it trains."""
+    if ask.engine is not None or ask.training is not None:
+        return ask
+    found = next(_jobs(ask, content, lines, script), None)
+    settings = settings_of({key: value for key, value in content.items() if key not in _OF_THE_TASK}, lines)
+    if found is None and not is_training(settings):
+        return ask
+    if found is None:
+        return replace(
+            ask,
+            model=settings.model or ask.model,
+            training=training_of(settings),
+            lines={**settings.lines, **ask.lines},
+        )
+    return replace(
+        ask,
+        model=ask.model if found.model is None or "$" in found.model else found.model,
+        nodes=ask.nodes if ask.nodes > 1 else found.nodes or 1,
+        lines={**ask.lines, **found.lines},
+        faults=(*ask.faults, *_elsewhere(found)),
+        **found.fields,
+    )
+
+
+def _jobs(ask: Ask, content: Mapping[str, Any], lines: Any, script: str) -> Iterator[Launched]:
+    """The training jobs of a task's script, its variables filled in as the orchestrator does."""
+    text = content.get(script)
+    variables = {str(key): str(value) for key, value in _mapping(content.get("envs")).items() if value is not None}
+    variables |= {key: value for key, _, value in (item.partition("=") for item in texts(content.get("env")))}
+    if ask.wishes:
+        count = str(ask.wishes[0].count)
+        variables |= {"SKYPILOT_NUM_GPUS_PER_NODE": count, "DSTACK_GPUS_PER_NODE": count, "DSTACK_GPUS_NUM": count}
+    variables |= {"SKYPILOT_NUM_NODES": str(ask.nodes), "DSTACK_NODES_NUM": str(ask.nodes)}
+    if isinstance(text, str):
+        # The text of a block begins on the line after its key.
+        yield from launched(text, (lines.get((script,)) or 1) + (1 if "\n" in text else 0), variables)
+    for index, command in enumerate(text if isinstance(text, list) else ()):
+        yield from launched(str(command), lines.get((script, index)) or 1, variables)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _of_settings(content: Mapping[str, Any], lines: Any) -> Ask:
+    """The configuration of training software: axolotl, LLaMA-Factory, torchtune, DeepSpeed."""
+    settings = settings_of(content, lines)
+    return Ask(
+        source="training configuration",
+        name="job",
+        model=settings.model,
+        tensor_parallel=settings.count("tensor_parallel"),
+        pipeline_parallel=settings.count("pipeline_parallel"),
+        training=training_of(settings),
+        lines=settings.lines,
+    )
+
+
+def with_wish(ask: Ask, named: str, count: int | None) -> Ask:
+    """The ask on accelerators that the user names beside the file; without a count, as many as its degrees take."""
+    degrees = (ask.tensor_parallel or 1) * (ask.pipeline_parallel or 1) * ask.data_parallel
+    count = count or ask.accelerators_per_machine or max(1, degrees // ask.nodes)
     wishes, faults = divided([wish(named, count, None)])
     kept: tuple[Wish, ...] = wishes or ask.wishes
     return replace(ask, wishes=kept, faults=(*ask.faults, *faults))

@@ -66,6 +66,9 @@ _NUMBERS: Final = (
     "PricingQuantity",
     "ConsumedQuantity",
 )
+_ACCELERATED: Final = r"\b(gpu|tpu|nvidia|trainium|inferentia)"
+"""What charges for accelerators apart from their machine have in their text."""
+
 _MOST_GROUPS: Final = 400_000
 _MOST_ROWS: Final = 100_000_000
 _TOLERANCE_USD: Final = "0.005"
@@ -82,7 +85,8 @@ class SpendGroup:
     """Spend of one day on one thing. `workload` None = no workload claims it; `hours` are instance-hours.
 
     `once`: charged once a month or less often, so that no rate can be drawn from it. `purchase_option` is on_demand,
-    spot or committed; None where the export does not say.
+    spot or committed; None where the export does not say. `rows` are the export's. `sku` is the text of a charge for
+    accelerators apart from their machine, where it was asked for.
     """
 
     month: str
@@ -101,6 +105,8 @@ class SpendGroup:
     billed_usd: Decimal
     effective_usd: Decimal
     hours: Decimal | None
+    rows: int = 0
+    sku: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,19 +148,22 @@ def read_actuals(
     *,
     until: datetime,
     malformed: Callable[[], int] = int,
+    skus: bool = False,
 ) -> Actuals:
-    """Spend in the months, by day and thing; rows that cannot be used are counted by their first reason.
+    """Spend in the months (none given: in all, in UTC), by day and thing; rows that cannot be used are counted by their
+    first reason.
 
     `matches` says which rows are whose, by workload: all conditions of one of its entries, the first workload wins.
     Charges that begin at `until` or later are not taken. `malformed` counts, once the rows are read, the lines that
-    could not be split in columns. Raises UsageError for an export without the columns that are needed, or with more
-    different things than a report can hold.
+    could not be split in columns. `skus` keeps apart what is charged for accelerators without a known machine, by its
+    text. Raises UsageError for an export without the columns that are needed, or with more different things than a
+    report can hold.
     """
     columns = _columns(connection)
     _register_machines(connection, machines)
     tags = sorted({key[4:] for entries in matches.values() for entry in entries for key in entry if key[:4] == "tag:"})
-    parameters: dict[str, Any] = {"zone": months[0].zone, "most": _MOST_GROUPS + 1, "until": until}
-    query = _query(columns, [str(month) for month in months], matches, tags, parameters)
+    parameters: dict[str, Any] = {"zone": months[0].zone if months else "UTC", "most": _MOST_GROUPS + 1, "until": until}
+    query = _query(columns, [str(month) for month in months], matches, tags, parameters, skus=skus)
     rows = connection.execute(query, parameters).fetchall()
     if len(rows) > _MOST_GROUPS:
         raise UsageError(
@@ -197,10 +206,14 @@ def _query(
     matches: Mapping[str, Sequence[Conditions]],
     tags: Sequence[str],
     parameters: dict[str, Any],
+    *,
+    skus: bool,
 ) -> str:
     """One pass over the rows: typed, judged, added up by text, machines found in the texts, added up again."""
     workload = _workload_case(matches, tags, parameters)
     month_list = ", ".join(f"'{month}'" for month in months)
+    other_month = f"strftime(local_start, '%Y-%m') NOT IN ({month_list})" if months else "false"
+    sku = f"CASE WHEN instance_type IS NULL AND regexp_matches(lower(text), '{_ACCELERATED}') THEN text END"
     return f"""
 WITH typed AS (SELECT {", ".join(_typed_columns(columns, tags, parameters))} FROM focus),
 judged AS (
@@ -233,7 +246,7 @@ judged AS (
 placed AS (
   SELECT *,
     CASE WHEN reason IS NULL THEN coalesce(sellers.provider, lower(seller)) END AS provider,
-    reason IS NULL AND (strftime(local_start, '%Y-%m') NOT IN ({month_list}) OR started >= $until) AS outside,
+    reason IS NULL AND ({other_month} OR started >= $until) AS outside,
     ChargeCategory = 'Usage' AND option = 'on_demand' AS plain_usage,
     ChargeCategory NOT IN ('Usage', 'Purchase') OR coalesce(ChargeFrequency = 'One-Time', false)
       OR coalesce(ended - started > INTERVAL 25 HOUR, false) AS is_once,
@@ -285,7 +298,8 @@ named AS (
 SELECT reason, outside, strftime(day, '%Y-%m'), day(day), {workload} AS workload, provider, ServiceName, RegionId,
   instance_type, accelerator, accelerators, option, CommitmentDiscountId, unused, once,
   sum(billed), sum(effective), sum(hours), sum(lines), timezone('UTC', max(last)), sum(spoiled), sum(spoiled_usd),
-  sum(checked), sum(differing), sum(difference), list_sort(list_distinct(flatten(list(coalesce(price_columns, [])))))
+  sum(checked), sum(differing), sum(difference), list_sort(list_distinct(flatten(list(coalesce(price_columns, []))))),
+  {sku if skus else "NULL"} AS sku
 FROM named GROUP BY ALL ORDER BY ALL LIMIT $most
 """  # noqa: S608  # names of columns are quoted, values are bound
 
@@ -421,6 +435,8 @@ def _group(row: tuple[Any, ...], workloads: Sequence[str]) -> SpendGroup:
         billed_usd=row[15],
         effective_usd=row[16],
         hours=row[17],
+        rows=int(row[18]),
+        sku=row[26],
     )
 
 

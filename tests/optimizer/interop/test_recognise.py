@@ -192,15 +192,6 @@ def test_several_documents_keep_their_lines() -> None:
     assert replace(ask).accelerators_per_machine == 4
 
 
-@pytest.mark.parametrize(
-    ("header", "command"),
-    [("BilledCost,ChargePeriodStart,ServiceName", "report"), ("vendor,gpu,price,price_unit", "compare")],
-)
-def test_bills_and_quotes_are_told_which_command_reads_them(header: str, command: str) -> None:
-    with pytest.raises(UsageError, match=f"costopt {command}"):
-        recognise(f"{header}\n1,2,3,4\n", "table.csv")
-
-
 def test_variables_of_a_script_are_put_in_for_their_names() -> None:
     text = "MODEL=meta-llama/Llama-3.1-8B\nexport TP=2\nvllm serve $MODEL -tp ${TP} --max-model-len ${LEN:-4096}\n"
     (found,) = servers(text)

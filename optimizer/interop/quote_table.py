@@ -1,0 +1,402 @@
+"""Turns a seller's table of quotes, in whatever columns it has, into prices per GPU-hour, faults by line, and what is
+cheaper on file."""
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from statistics import median
+from typing import Final
+
+from optimizer.interop.asks import Fault
+from optimizer.report.quotes import COLUMNS, Quote, parse_quotes
+from providers.accelerators import Accelerator, matches
+from providers.errors import UnknownName, UsageError
+from providers.offers import Offer, PurchaseOption
+from providers.units import HOURS_PER_MONTH
+
+_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "vendor": ("provider", "seller", "supplier", "company", "cloud", "name"),
+    "gpu": ("accelerator", "gpu_type", "gpu_model", "gpu_name", "chip", "card", "accelerator_type", "model", "sku"),
+    "gpus_per_node": ("gpus_node", "gpu_per_node", "gpus_per_server", "gpus_per_machine", "gpus_per_instance"),
+    "price_unit": ("unit", "billing_unit", "per", "uom", "price_per", "billing"),
+    "currency": ("curr", "ccy", "currency_code"),
+    "upfront": ("upfront_usd", "upfront_fee", "deposit"),
+    "term_months": (
+        *("term", "commit_months", "commitment_months", "commitment", "contract_months", "contract_term"),
+        *("min_term_months", "minimum_term", "min_term", "months", "commit", "contract_length"),
+    ),
+    "min_gpus": ("minimum_gpus", "quantity", "qty", "gpus", "gpu_count", "num_gpus", "min_order", "moq"),
+    "region": ("location", "site", "datacenter", "data_center", "country"),
+    "interconnect": ("network", "fabric", "networking"),
+    "quoted_on": ("date", "quote_date", "quoted", "as_of"),
+    "valid_until": ("expires", "expiry", "valid_to", "valid_through", "validity", "valid_till", "quote_expiry"),
+    "notes": ("comment", "comments", "remarks", "note"),
+}
+"""Names that sellers give the columns of `costopt compare --quotes`."""
+
+_PRICE: Final = re.compile(r"price|rate|cost|usd|eur|gbp|fee|amount")
+_SYMBOLS: Final[Mapping[str, str]] = {"$": "USD", "€": "EUR", "£": "GBP", "us$": "USD"}
+_UNITS: Final[Mapping[str, tuple[str, ...]]] = {
+    "gpu_hour": ("gpu_hour", "gpu_hr", "gpu_h", "per_gpu_hour", "hour_gpu", "gpuh", "gpu_hours", "hr_gpu", "h_gpu"),
+    "node_hour": ("node_hour", "node_hr", "node_h", "server_hour", "instance_hour", "machine_hour", "server_hr"),
+    "gpu_month": ("gpu_month", "gpu_mo", "month_gpu"),
+    "node_month": ("node_month", "node_mo", "server_month", "machine_month", "instance_month"),
+    "gpu_term": ("gpu_term",),
+    "node_term": ("node_term", "server_term"),
+}
+_AMOUNT: Final = re.compile(
+    r"(?P<before>us\$|[$€£]|[a-z]{3})?\s*(?P<number>\d[\d.,' ]*)\s*(?P<after>.*)", re.IGNORECASE
+)
+_TERM: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>months?|mos?|m|years?|yrs?|y)?", re.IGNORECASE)
+_NO_TERM: Final = ("none", "no", "on demand", "on-demand", "month to month", "monthly", "cancel anytime", "0")
+
+_LOW: Final = Decimal("0.5")
+_HIGH: Final = Decimal(3)
+"""A price below half of the cheapest on file, or above three times the median on demand, is taken for a mistake."""
+
+_MISSING: Final = " not stated"
+_MOST_ROWS: Final = 10_000
+_FIXES: Final = (
+    ("currency not stated", "say the currency in a column `currency`, like USD"),
+    ("currency ", "`costopt compare --quotes FILE --costs RATES` converts it"),
+    ("unit of the price", "say gpu_hour, node_hour, gpu_month or node_month in a column `price_unit`"),
+    ("price not stated", "ask the seller"),
+    ("GPUs per node", "say how many in a column `gpus_per_node`"),
+    ("term not stated", "say the months in a column `term_months`"),
+    ("upfront", "say the months in a column `term_months`"),
+    ("variant not stated", "ask which: they differ in memory, power and speed"),
+    ("accelerator not stated", "ask the seller"),
+    ("tax is in", "say the rate in a column `tax_percent`"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnFile:
+    """Offers for the same accelerators, cheapest per accelerator-hour: in the quote's kind of term, and beside it."""
+
+    same_term: Offer | None
+    on_demand: Offer | None
+    spot: Offer | None
+
+    @property
+    def cheapest(self) -> Offer | None:
+        """Without spot, which can be taken away."""
+        found = [offer for offer in (self.same_term, self.on_demand) if offer is not None]
+        return min(found, key=lambda offer: offer.usd_per_accelerator_hour, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotedRow:
+    """One quote with its line. `quote` None = the row could not be read; `gpus` are those of the smallest order.
+
+    `is_plausible`: the price is in the range of what the same accelerators cost on file, where they are there.
+    """
+
+    line: int
+    quote: Quote | None
+    gpus: int
+    on_file: OnFile | None
+    faults: tuple[Fault, ...]
+    is_plausible: bool = True
+
+    @property
+    def usd_per_gpu_hour(self) -> Decimal | None:
+        """With the upfront spread over the term; None where something that it needs is missing."""
+        return None if self.quote is None else self.quote.effective_usd_per_gpu_hour
+
+    @property
+    def usd_per_month(self) -> Decimal | None:
+        """Of the smallest order; a month has 730 hours."""
+        hourly = self.usd_per_gpu_hour
+        return None if hourly is None else hourly * self.gpus * HOURS_PER_MONTH
+
+    @property
+    def usd_total(self) -> Decimal | None:
+        """Of the smallest order over its term; None without a term."""
+        monthly = self.usd_per_month
+        term = self.quote.term_months if self.quote else None
+        return None if monthly is None or not term else monthly * term
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether nothing that a comparison needs is missing."""
+        return self.quote is not None and not self.quote.blocked and not any(fault.fatal for fault in self.faults)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuoteTable:
+    """The quotes in the order of the file, and the columns that were not read."""
+
+    rows: tuple[QuotedRow, ...]
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def cheapest(self) -> QuotedRow | None:
+        """Of the quotes that can be compared, and whose price is plausible."""
+        found = [row for row in self.rows if row.is_comparable and row.is_plausible and row.usd_per_gpu_hour]
+        return min(found, key=lambda row: row.usd_per_gpu_hour or Decimal(0), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """What a column of the file is; a price column's name may give unit and currency."""
+
+    name: str
+    unit: str | None = None
+    currency: str | None = None
+
+
+def is_quote_header(line: str) -> bool:
+    """Whether a line names the columns of quotes: a price, and whose or of what it is."""
+    columns = _columns(_cells(line))
+    names = {column.name for column in columns.values()}
+    return "price" in names and bool({"vendor", "gpu"} & names) and len(columns) > 1
+
+
+def read_quotes(text: str, name: str, offers: Sequence[Offer], today: date) -> QuoteTable:
+    """The quotes of a table, with commas, semicolons or tabs. `offers` are those that may be bought, whatever the term.
+
+    A row that cannot be read keeps its line and its fault. Raises UsageError for a table without a header of quotes.
+    """
+    first, _, _ = text.partition("\n")
+    delimiter = _delimiter(first)
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=False)
+    try:
+        header = next(reader)
+        columns = _columns(header)
+        by_accelerator = _by_accelerator(offers)
+        rows: list[QuotedRow] = []
+        while True:
+            line = reader.line_num + 1
+            cells = next(reader, None)
+            if cells is None:
+                break
+            if not any(cell.strip() for cell in cells):
+                continue
+            if len(rows) >= _MOST_ROWS:
+                raise UsageError(f"{name} has over {_MOST_ROWS:,} quotes")
+            rows.append(_row(line, cells, header, columns, by_accelerator, today, decimal_comma=delimiter == ";"))
+    except (csv.Error, StopIteration) as error:
+        raise UsageError(f"{name}, line {reader.line_num}: no table: {error}") from None
+    ignored = tuple(header[index] for index in range(len(header)) if index not in columns and header[index].strip())
+    return QuoteTable(rows=tuple(rows), ignored=ignored)
+
+
+def _row(
+    line: int,
+    cells: Sequence[str],
+    header: Sequence[str],
+    columns: Mapping[int, _Column],
+    offers: Mapping[str, Sequence[Offer]],
+    today: date,
+    *,
+    decimal_comma: bool,
+) -> QuotedRow:
+    if len(cells) > len(header):
+        what = f"{len(cells)} cells under {len(header)} columns"
+        return _unread(line, Fault(line=line, what=what, fix="put quotes around cells with separators in them"))
+    given = {column.name: cells[index].strip() for index, column in columns.items() if index < len(cells)}
+    _tidy(given, columns.values(), decimal_comma=decimal_comma)
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(given.keys())
+    writer.writerow(given.values())
+    try:
+        (quote,) = parse_quotes(buffer.getvalue(), "quote", {})
+    except (UsageError, ValueError) as error:
+        what = re.sub(r"^quote: (line \d+, )?", "", str(error))
+        return _unread(line, Fault(line=line, what=what, fix="correct the cell"))
+    variants = (quote.accelerator,) if quote.accelerator else _variants(quote.gpu)
+    found = [offer for variant in variants for offer in offers.get(variant.name, ())]
+    doubts = tuple(_price_faults(line, quote, found))
+    return QuotedRow(
+        line=line,
+        quote=quote,
+        gpus=max(1, quote.min_gpus or 1),
+        on_file=_on_file(quote, found),
+        faults=(*_faults(line, quote, today), *doubts),
+        is_plausible=not doubts,
+    )
+
+
+def _unread(line: int, fault: Fault) -> QuotedRow:
+    return QuotedRow(line=line, quote=None, gpus=1, on_file=None, faults=(fault,))
+
+
+def _cells(line: str) -> list[str]:
+    return next(csv.reader([line], delimiter=_delimiter(line)), [])
+
+
+def _delimiter(line: str) -> str:
+    """The separator that the header has most of."""
+    return max(",;\t", key=line.count)
+
+
+def _columns(header: Sequence[str]) -> dict[int, _Column]:
+    """Columns that are known, by their place; of several of one name the first."""
+    found: dict[int, _Column] = {}
+    taken: set[str] = set()
+    for index, cell in enumerate(header):
+        column = _column(cell)
+        if column is not None and column.name not in taken:
+            found[index] = column
+            taken.add(column.name)
+    return found
+
+
+def _column(cell: str) -> _Column | None:
+    text = cell.strip().lower()
+    currency = next((code for symbol, code in _SYMBOLS.items() if symbol in text), None)
+    word = re.sub(r"[^a-z0-9]+", "_", text.replace("$", " usd ").replace("€", " eur ").replace("£", " gbp ")).strip("_")
+    word = re.sub(r"_(?:in|per|a)_|^per_", "_", word).strip("_")
+    if word in COLUMNS:
+        return _Column(word)
+    for name, words in _ALIASES.items():
+        if word in words:
+            return _Column(name)
+    if _PRICE.search(word) and not re.search(r"egress|storage|support|tax|upfront|total|list", word):
+        currency = currency or next((code.upper() for code in ("usd", "eur", "gbp") if code in word.split("_")), None)
+        return _Column("price", _unit_in(word), currency)
+    return None
+
+
+def _unit_in(word: str) -> str | None:
+    """The unit that a word ends in or holds: `usd_gpu_hr` is gpu_hour."""
+    known = ((unit, name) for unit, names in _UNITS.items() for name in names)
+    return next((unit for unit, name in known if re.search(rf"(?:^|_){name}(?:_|$)", word)), None)
+
+
+def _tidy(given: dict[str, str], columns: Iterable[_Column], *, decimal_comma: bool) -> None:
+    """Plain numbers in place of `$2.10/GPU/h`, `12 months` and `1 year`; what else they say goes to its column."""
+    price = next((column for column in columns if column.name == "price"), _Column("price"))
+    match = _AMOUNT.fullmatch(given.get("price", ""))
+    if match:
+        given["price"] = _plain_number(match["number"].strip(), decimal_comma=decimal_comma)
+        before = (match["before"] or "").lower()
+        after = match["after"].lower()
+        stated = _SYMBOLS.get(before) or (before.upper() if len(before) == 3 else None)
+        stated = stated or next((code for code in ("USD", "EUR", "GBP") if code.lower() in after), None)
+        stated = stated or next((code for symbol, code in _SYMBOLS.items() if symbol in after), None)
+        unit = _unit_in(re.sub(r"[^a-z0-9]+", "_", after).replace("per_", "").strip("_"))
+        _fill(given, "currency", stated or price.currency)
+        _fill(given, "price_unit", unit or price.unit)
+    else:
+        _fill(given, "currency", price.currency)
+        _fill(given, "price_unit", price.unit)
+    unit_word = re.sub(r"[^a-z0-9]+", "_", given.get("price_unit", "").lower()).replace("per_", "").strip("_")
+    if unit_word:
+        given["price_unit"] = _unit_in(unit_word) or given["price_unit"]
+    term = given.get("term_months", "").lower()
+    found = _TERM.fullmatch(term)
+    if term in _NO_TERM:
+        given["term_months"] = "0"
+    elif found:
+        months = Decimal(found["number"]) * (12 if (found["unit"] or "").startswith("y") else 1)
+        given["term_months"] = f"{months.normalize():f}"
+    for column in ("min_gpus", "gpus_per_node"):
+        given.update({column: given[column].replace(",", "")} if column in given else {})
+
+
+def _fill(given: dict[str, str], column: str, value: str | None) -> None:
+    if value and not given.get(column):
+        given[column] = value
+
+
+def _plain_number(text: str, *, decimal_comma: bool) -> str:
+    """`1,234.50`, `1.234,50` and `2,10` as Decimal reads them; a lone comma before one or two digits is decimal."""
+    text = text.replace(" ", "").replace("'", "").rstrip(".,")
+    is_decimal = decimal_comma or re.fullmatch(r"\d+,\d{1,2}", text) or ("." in text and "," in text)
+    if is_decimal and text.rfind(",") > text.rfind("."):
+        return text.replace(".", "").replace(",", ".")
+    return text.replace(",", "")
+
+
+def _variants(named: str) -> tuple[Accelerator, ...]:
+    try:
+        return matches(named) if named else ()
+    except UnknownName:
+        return ()
+
+
+def _by_accelerator(offers: Sequence[Offer]) -> dict[str, list[Offer]]:
+    found: dict[str, list[Offer]] = {}
+    for offer in offers:
+        found.setdefault(offer.instance_type.accelerator, []).append(offer)
+    return found
+
+
+def option_of_term(term_months: int | None) -> PurchaseOption:
+    """The list price that a term is set against: on demand below a year, the longest reservation that is not longer."""
+    if not term_months or term_months < 12:
+        return PurchaseOption.ON_DEMAND
+    return PurchaseOption.RESERVED_1Y if term_months < 36 else PurchaseOption.RESERVED_3Y
+
+
+def _on_file(quote: Quote, offers: Sequence[Offer]) -> OnFile:
+    def cheapest(option: PurchaseOption) -> Offer | None:
+        found = [offer for offer in offers if offer.purchase_option is option]
+        return min(found, key=lambda offer: (offer.usd_per_accelerator_hour, offer.key), default=None)
+
+    return OnFile(
+        same_term=cheapest(option_of_term(quote.term_months)),
+        on_demand=cheapest(PurchaseOption.ON_DEMAND),
+        spot=cheapest(PurchaseOption.SPOT),
+    )
+
+
+def _faults(line: int, quote: Quote, today: date) -> Iterator[Fault]:
+    for words in quote.blocked:
+        yield Fault(line=line, what=f"{quote.vendor}: {words}", fix=_fix(words, quote))
+    if quote.valid_until is not None and quote.valid_until < today:
+        what = f"{quote.vendor}: the quote could be accepted until {quote.valid_until}"
+        yield Fault(line=line, what=what, fix="ask for a new one", fatal=False)
+    if quote.quoted_on is not None and quote.quoted_on > today:
+        what = f"{quote.vendor}: quoted on {quote.quoted_on}, which lies ahead"
+        yield Fault(line=line, what=what, fix="correct the day", fatal=False)
+    if quote.term_months is None:
+        what = f"{quote.vendor}: minimum term not stated"
+        yield Fault(line=line, what=what, fix="ask the seller: it is priced without one", fatal=False)
+    egress = f"egress of {quote.vendor} unknown"
+    missing = [flag.removesuffix(_MISSING) for flag in quote.flags if flag.endswith(_MISSING)]
+    missing = [what for what in missing if what != "minimum term"] + ["egress"] * (egress in quote.flags)
+    others = [flag for flag in quote.flags if not flag.endswith(_MISSING) and flag != egress]
+    if missing:
+        what = f"{quote.vendor}: not stated: {', '.join(missing)}"
+        yield Fault(line=line, what=what, fix="ask the seller", fatal=False)
+    for flag in others:
+        yield Fault(line=line, what=f"{quote.vendor}: {flag}", fix="set it beside the price", fatal=False)
+
+
+def _fix(words: str, quote: Quote) -> str:
+    if words.startswith("accelerator ") and words.endswith("is not known"):
+        try:
+            matches(quote.gpu)
+        except UnknownName as error:
+            near = ", ".join(error.suggestions)
+            return f"did you mean {near}?" if near else "`costopt offers` lists names"
+    return next((fix for start, fix in _FIXES if words.startswith(start)), "ask the seller")
+
+
+def _price_faults(line: int, quote: Quote, offers: Sequence[Offer]) -> Iterator[Fault]:
+    """A price that is nowhere near what the same accelerators cost on file, and the unit that would explain it."""
+    hourly = quote.effective_usd_per_gpu_hour
+    if hourly is None or not offers:
+        return
+    low = min(offer.usd_per_accelerator_hour for offer in offers)
+    on_demand = [o.usd_per_accelerator_hour for o in offers if o.purchase_option is PurchaseOption.ON_DEMAND]
+    usual = median(on_demand or [low])
+    if low * _LOW <= hourly <= usual * _HIGH:
+        return
+    readings = {"a price per node": hourly / (quote.gpus_per_node or 8), "a price per month": hourly / HOURS_PER_MONTH}
+    meant = next((words for words, value in readings.items() if hourly > usual and low <= value <= usual * _HIGH), None)
+    yield Fault(
+        line=line,
+        what=f"{quote.vendor}: {hourly:.2f} USD per GPU-hour of {quote.gpu or 'it'} is implausible: on file it costs "
+        f"{low:.2f} at the least and {usual:.2f} on demand (median)",
+        fix=f"is it {meant}? say so in a column `price_unit`" if meant else "check it with the seller",
+        fatal=False,
+    )
