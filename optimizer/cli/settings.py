@@ -13,13 +13,15 @@ from providers.errors import UnknownName, UsageError, nearest
 
 _PREFIX: Final = "COSTOPT_"
 _PROJECT_FILE: Final = "costopt.toml"
+_OTHER_VARIABLES: Final = frozenset({"AWS_REGIONS", "CACHE_URL", "NOW"})
+"""Of COSTOPT_*: those that are no option of a command, beside `<PROVIDER>_BASE_URL`."""
 
 
 def default_map(command_name: str, commands: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
     """Defaults by parameter name for one of the `commands` (name and loader), nearest source first served.
 
     Of a group of commands (`prices`) the defaults of each member that has the option, by the member's name.
-    Raises UnknownName for a key that is no option, UsageError for a file that is not TOML.
+    Raises UnknownName for a key or a variable that is no option, UsageError for a file that is not TOML.
     """
     command = commands[command_name]()
     parameters = _options(command)
@@ -27,9 +29,10 @@ def default_map(command_name: str, commands: Mapping[str, Callable[[], Any]]) ->
     for path in (_user_file(), Path(_PROJECT_FILE)):
         defaults |= _from_file(path, command_name, commands, parameters)
     for flag, parameter in parameters.items():
-        value = os.environ.get(_PREFIX + flag.replace("-", "_").upper())
+        value = os.environ.get(_PREFIX + _variable(flag))
         if value:
             defaults[parameter.name] = value.split(",") if parameter.multiple else value
+    _check_environment(parameters, commands)
     if not _members(command):
         return defaults
     return {
@@ -88,6 +91,23 @@ def _from_file(
         _check_general(path, sorted(unknown), commands)
     shared = {key: value for key, value in general.items() if key in parameters}
     return {parameters[key].name: _text(path, parameters[key], value) for key, value in (shared | own).items()}
+
+
+def _check_environment(own: Iterable[str], commands: Mapping[str, Callable[[], Any]]) -> None:
+    """Raises UnknownName for a COSTOPT_* variable that no command has as an option."""
+    named = {name.removeprefix(_PREFIX) for name in os.environ if name.startswith(_PREFIX)}
+    others = named - _OTHER_VARIABLES - {_variable(flag) for flag in own}
+    others = {name for name in others if not name.endswith("_BASE_URL")}
+    if others:
+        known = {_variable(flag) for load in commands.values() for flag in _options(load())} | _OTHER_VARIABLES
+        for name in sorted(others - known):
+            near = [_PREFIX + one for one in nearest(name, known)]
+            raise UnknownName("environment variable", _PREFIX + name, near, "no option has that name: unset it")
+
+
+def _variable(flag: str) -> str:
+    """`max-age` is MAX_AGE in the environment."""
+    return flag.replace("-", "_").upper()
 
 
 def _check_general(path: Path, keys: Iterable[str], commands: Mapping[str, Callable[[], Any]]) -> None:

@@ -110,6 +110,22 @@ def test_a_bad_value_in_the_environment_is_refused(costopt: Command, monkeypatch
     assert "--budget '5k': write USD as a plain number" in outcome.err
 
 
+def test_a_misspelt_variable_is_named_with_the_nearest(costopt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSTOPT_BUGET", "50")
+    done = costopt("plan", "--model", "8B", "--rate", "1")
+    assert done.code == 2
+    assert "COSTOPT_BUGET" in done.err
+    assert "COSTOPT_BUDGET" in done.err
+
+
+@pytest.mark.parametrize("name", ["COSTOPT_MAX_AGE", "COSTOPT_AWS_REGIONS", "COSTOPT_LAMBDA_BASE_URL"])
+def test_a_variable_of_another_command_is_no_mistake(
+    costopt: Command, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "7d")
+    assert costopt("validate", "--help").code == 0
+
+
 def test_help_works_with_a_broken_configuration_of_another_command(costopt: Command) -> None:
     Path("costopt.toml").write_text("[plan]\nmodel = '8B'\n", encoding="utf-8")
     assert costopt("size", "--help").code == 0
