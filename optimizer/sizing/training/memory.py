@@ -1,6 +1,6 @@
 """Turns a training setup into gibibytes per accelerator by what holds them, and the host memory that offload needs."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from optimizer.sizing.dtypes import FORMATS
@@ -155,8 +155,7 @@ def local_parameters(setup: TrainingSetup) -> LocalParameters:
 def adapter_parameters(model: Architecture, rank: int) -> float:
     """Parameters of LoRA over all linear layers, experts included: rank x (inputs + outputs) of each matrix
     (arXiv 2106.09685)."""
-    experts = model.moe_layers * model.experts * _expert_width(model)
-    return float(rank * (_unrouted_width(model) + experts))
+    return rank * (_unrouted_width(model) + model.experts * _expert_width(model))
 
 
 def local_adapters(setup: TrainingSetup) -> float:
@@ -169,13 +168,22 @@ def local_adapters(setup: TrainingSetup) -> float:
     if setup.expert_adapters:
         shared = stack_named(setup.stack).shares_expert_adapters
         own = 1.0 if shared else model.experts / (layout.ep if layout.ep > 1 else layout.tp)
-        experts = model.moe_layers * own * _expert_width(model)
+        experts = own * _expert_width(model)
     return setup.lora_rank * (_unrouted_width(model) / layout.tp + experts) / layout.pp
 
 
-def _expert_width(model: Architecture) -> int:
-    """Inputs + outputs of one expert's matrices."""
-    return model.mlp_matrices * (model.hidden_size + model.expert_intermediate)
+def _expert_width(model: Architecture) -> float:
+    """Inputs + outputs of one expert's matrices, in all layers.
+
+    Hybrids have experts in some of their layers: in as many as hold their experts' parameters.
+    """
+    h, width = model.hidden_size, model.expert_intermediate
+    if not model.is_moe or not width:
+        return 0.0
+    layers = float(model.moe_layers)
+    if model.hybrid:
+        layers = min(layers, model.params_experts / (model.experts * model.mlp_matrices * h * width))
+    return layers * model.mlp_matrices * (h + width)
 
 
 def _unrouted_width(model: Architecture) -> float:
@@ -302,8 +310,7 @@ def _backward_bytes(setup: TrainingSetup) -> tuple[float, float]:
     activations, logits = activation_bytes(setup), logit_bytes(setup)
     if setup.layout.pp == 1:
         return activations, logits
-    one = replace(setup, global_batch_tokens=float(setup.layout.dp * setup.micro_batch * setup.seq_len))
-    last = activation_bytes(one)
+    last = _kept_bytes(setup, 1.0)
     return (last, logits) if last + logits > activations else (activations, 0.0)
 
 
@@ -313,8 +320,13 @@ def activation_bytes(setup: TrainingSetup) -> float:
     The first stage of 1F1B keeps PP micro-batches of its layers: all layers' worth, whatever PP. Full recomputation
     keeps 2 h bytes a token and layer, and works on one layer at a time.
     """
+    return _kept_bytes(setup, min(float(setup.layout.pp), setup.micro_steps))
+
+
+def _kept_bytes(setup: TrainingSetup, micro_batches: float) -> float:
+    """The same with so many micro-batches between their passes."""
     model, layout = setup.model, setup.layout
-    kept_layers = setup.stage_layers * min(float(layout.pp), setup.micro_steps)
+    kept_layers = setup.stage_layers * micro_batches
     split = layout.tp if setup.sequence_parallel else 1
     layer = layer_activation_bytes(setup) * setup.micro_tokens
     if setup.recompute == "full":

@@ -164,6 +164,12 @@ def test_adapters_are_counted_on_every_linear_layer(model: str, rank: int, param
     assert adapter_parameters(resolve_model(model), rank) == parameters
 
 
+def test_a_hybrids_adapters_are_on_the_layers_that_have_experts() -> None:
+    """Of Nemotron 3 Super's 88 layers less than half are mixtures."""
+    model = resolve_model("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-BF16")
+    assert adapter_parameters(model, 16) < 0.04 * model.params_total
+
+
 def test_most_adapter_parameters_of_a_mixture_are_on_its_experts() -> None:
     setup = make_setup(V2_LITE, count=1, task="qlora", stack="hf", zero_stage=0)
     assert local_adapters(replace(setup, expert_adapters=False)) < local_adapters(setup) / 10
