@@ -41,11 +41,39 @@ class Purchase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CardMemory:
+    """What the plan put on one accelerator, in GiB; `cache_gib` is the room for the KV cache."""
+
+    usable_gib: float
+    weights_gib: float
+    activations_gib: float
+    overhead_gib: float
+    cache_gib: float
+
+    @property
+    def of_card(self) -> float:
+        """The part of the card that everything takes together."""
+        return (self.weights_gib + self.activations_gib + self.overhead_gib + self.cache_gib) / self.usable_gib
+
+    @property
+    def static(self) -> float:
+        """The part of the card that weights and cache take."""
+        return (self.weights_gib + self.cache_gib) / self.usable_gib
+
+    @property
+    def of_free(self) -> float:
+        """The part that the cache takes of what is free beside the rest."""
+        free = self.usable_gib - self.weights_gib - self.activations_gib - self.overhead_gib
+        return self.cache_gib / free
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaGroup:
     """Equal replicas on equal instances. `name` is fit for DNS, files and Terraform, and unique in the plan.
 
     `batch` is the running requests that the plan counted on; `instances` all that the group's replicas may use, and
-    `is_alone` whether no other group runs on them. `per_instance` replicas share one instance.
+    `is_alone` whether no other group runs on them. `per_instance` replicas share one instance. `engine` and `memory`
+    are None in plans that do not say them yet; `prefix_cache_hit` is the part of a prompt that the cache saves.
     """
 
     name: str
@@ -55,6 +83,8 @@ class ReplicaGroup:
     precision: str
     tensor_parallel: int
     pipeline_parallel: int
+    data_parallel: int
+    expert_parallel: int
     replicas: int
     instances: int
     instances_per_replica: int
@@ -63,6 +93,9 @@ class ReplicaGroup:
     requests_per_s: float
     kv_precision: str | None
     is_alone: bool
+    engine: str | None
+    memory: CardMemory | None
+    prefix_cache_hit: float
 
     @property
     def purchase(self) -> Purchase:
@@ -71,7 +104,7 @@ class ReplicaGroup:
 
     @property
     def accelerators_per_replica(self) -> int:
-        return self.tensor_parallel * self.pipeline_parallel
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
 
     @property
     def per_instance(self) -> int:
@@ -303,15 +336,42 @@ def _groups(document: Mapping[str, Any], purchases: Sequence[Purchase]) -> Itera
             precision=_text(item["precision"]),
             tensor_parallel=_whole(item["tensor_parallel"]),
             pipeline_parallel=_whole(item["pipeline_parallel"]),
+            data_parallel=_whole(item.get("data_parallel", 1)),
+            expert_parallel=_whole(item.get("expert_parallel", 1)),
             replicas=_whole(item["count"]),
             instances=sum(purchase.count for purchase in bought),
             instances_per_replica=_whole(item["instances_per_replica"]),
             batch=_whole(item["batch"]),
             context_tokens=_whole(workload["context_tokens"]),
             requests_per_s=float(item["requests_per_s"]),
-            kv_precision=_optional(workload.get("kv_precision")),
+            kv_precision=_kv_precision(item, workload),
             is_alone=keys.count(key) == 1,
+            engine=_optional(item.get("engine")),
+            memory=_memory(item.get("memory")),
+            prefix_cache_hit=float(item.get("prefix_cache_hit", 0.0)),
         )
+
+
+def _kv_precision(item: Mapping[str, Any], workload: Mapping[str, Any]) -> str | None:
+    """The cache's own precision; None where it is the model's 16 bits."""
+    name = _optional(item.get("kv_precision", workload.get("kv_precision")))
+    return None if name in ("auto", "16-bit", "bf16", "fp16") else name
+
+
+def _memory(item: Mapping[str, Any] | None) -> CardMemory | None:
+    """None also where a measurement stands for the estimate, which has no room for the cache."""
+    if item is None:
+        return None
+    memory = CardMemory(
+        usable_gib=float(item["usable_gib_per_gpu"]),
+        weights_gib=float(item["weights_gib"]),
+        activations_gib=float(item["activations_gib"]),
+        overhead_gib=float(item["overhead_gib"]),
+        cache_gib=float(item["kv_room_gib"]),
+    )
+    if not 0 < memory.usable_gib < math.inf or not 0 < memory.of_card <= 1.001:
+        raise ValueError(f"memory {dict(item)!r}")
+    return memory if memory.cache_gib > 0 else None
 
 
 def _jobs(document: Mapping[str, Any], purchases: Sequence[Purchase]) -> Iterator[TrainingJob]:

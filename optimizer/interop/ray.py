@@ -5,28 +5,40 @@ from typing import Any, Final
 from optimizer.interop import vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, device, provenance
 from optimizer.interop.yaml_text import yaml_documents
-from optimizer.sizing.engines import engine_profile
 
-VERSION: Final = "2.60"
+VERSION: Final = "2.60.0"
 """Newest on PyPI on 2026-11-30; fields of docs.ray.io (serve/llm, configuration reference), read that day."""
 
 _TYPES: Final = {
     "H100-SXM5-80GB": "H100",
     "H100-PCIe-80GB": "H100",
     "H200-SXM5-141GB": "H200",
-    "A100-SXM4-40GB": "A100-40G",
-    "A100-PCIe-40GB": "A100-40G",
-    "A100-SXM4-80GB": "A100-80G",
-    "A100-PCIe-80GB": "A100-80G",
+    "A100-SXM4-40GB": "A100",
+    "A100-PCIe-40GB": "A100",
+    "A100-SXM4-80GB": "A100",
+    "A100-PCIe-80GB": "A100",
     "A10G": "A10G",
     "B200": "B200",
     "L4": "L4",
     "L40S": "L40S",
+    "H20-SXM5-96GB": "H20",
+    "H100-NVL-94GB": "H100",
+    "H200-NVL-141GB": "H200",
+    "B300": "B300",
+    "GB200": "GB200",
+    "GB300": "GB300",
+    "RTX PRO 6000 Blackwell Server": "RTX-PRO-6000",
+    "RTX PRO 6000 Blackwell Workstation": "RTX-PRO-6000",
     "T4": "T4",
     "V100-SXM2-16GB": "V100",
+    "V100-SXM2-32GB": "V100",
+    "V100-PCIe-16GB": "V100",
     "MI300X": "AMD-Instinct-MI300X-OAM",
+    "MI325X": "AMD-Instinct-MI325X-OAM",
+    "MI350X": "AMD-Instinct-MI350X-OAM",
+    "MI355X": "AMD-Instinct-MI355X-OAM",
 }
-"""Names of ray.util.accelerators by canonical accelerator."""
+"""Labels that Ray gives its nodes by itself (ray.util.accelerators); A100-40G and A100-80G it does not."""
 
 
 def export(plan: LaunchPlan) -> Exported:
@@ -36,6 +48,10 @@ def export(plan: LaunchPlan) -> Exported:
         warnings += [*vllm.checkpoint_warnings(group), *vllm.device_warnings(group), *vllm.context_warnings(group)]
         if group.purchase.accelerator not in _TYPES:
             warnings.append(f"{group.name}: Ray's name for {group.purchase.accelerator} is not known here: none is set")
+        if _TYPES.get(group.purchase.accelerator) == "A100":
+            warnings.append(
+                f"{group.name}: Ray's A100 is any of 40 and 80 GB; nodes tell them apart by labels of yours"
+            )
         if group.instances_per_replica > 1:
             warnings.append(f"{group.name}: a replica spans {group.instances_per_replica} machines of the Ray cluster")
     head = [*provenance(plan), f"For Ray {VERSION} on machines that are there: serve run ray-serve.yaml"]
@@ -54,8 +70,12 @@ def _application(group: ReplicaGroup, *, several: bool) -> dict[str, Any]:
     return {
         "name": group.name,
         "route_prefix": f"/{group.name}" if several else "/",
-        "import_path": "ray.serve.llm:build_openai_app",
-        "args": {"llm_configs": [config]},
+        # Ranks that run attention data-parallel are an application of their own kind.
+        **(
+            {"import_path": "ray.serve.llm:build_dp_openai_app", "args": {"llm_config": config}}
+            if group.data_parallel > 1
+            else {"import_path": "ray.serve.llm:build_openai_app", "args": {"llm_configs": [config]}}
+        ),
     }
 
 
@@ -67,9 +87,15 @@ def engine_arguments(group: ReplicaGroup) -> dict[str, Any]:
         "pipeline_parallel_size": group.pipeline_parallel,
         "max_model_len": group.context_tokens,
         "max_num_seqs": group.batch,
-        "gpu_memory_utilization": engine_profile("vllm").memory_share,
+        "gpu_memory_utilization": vllm.memory_share(group),
     }
+    if group.data_parallel > 1:
+        found["data_parallel_size"] = group.data_parallel
     for flag in ("--dtype", "--quantization", "--kv-cache-dtype"):
         if flag in words:
-            found[flag.removeprefix("--").replace("-", "_")] = words[words.index(flag) + 1]
-    return found
+            found[_python_name(flag)] = words[words.index(flag) + 1]
+    return found | {_python_name(flag): True for flag in vllm.FLAGS if flag in words}
+
+
+def _python_name(flag: str) -> str:
+    return flag.removeprefix("--").replace("-", "_")

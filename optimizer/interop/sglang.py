@@ -6,7 +6,7 @@ from optimizer.interop import vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, comment, provenance
 
 VERSION: Final = "0.5.23"
-"""Newest release on PyPI on 2026-11-30; flags read in docs.sglang.io (server arguments) that day."""
+"""Newest release on PyPI on 2026-11-30; its own parser of arguments read what is written here that day."""
 
 PORT: Final = 30000
 _DTYPES: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
@@ -20,23 +20,34 @@ def export(plan: LaunchPlan) -> Exported:
         warnings += [
             *vllm.checkpoint_warnings(group),
             *vllm.device_warnings(group),
-            *vllm.placement_warnings(group),
-            f"{group.name}: SGLang picks its own share of memory; if it runs out, lower --mem-fraction-static",
+            *vllm.placement_warnings(group, "sglang"),
         ]
     return Exported(files=files, warnings=tuple(warnings))
 
 
 def arguments(group: ReplicaGroup) -> list[str]:
-    """The words of the server's command line for one instance."""
-    words = ["python3", "-m", "sglang.launch_server", "--model-path", group.model]
+    """The words of the server's command line for one instance.
+
+    --tp-size counts all accelerators of a stage: ranks of attention that run data-parallel share them, and experts are
+    split over --ep-size of them. --dp-size are whole copies.
+    """
+    words = ["sglang", "serve", "--model-path", group.model]
     if group.precision in _DTYPES:
         words += ["--dtype", _DTYPES[group.precision]]
     elif group.precision.startswith("fp8") and vllm.native_dtype(group.model) not in ("fp8", "fp8_block"):
         words += ["--quantization", "fp8"]
-    words += ["--tp-size", str(group.tensor_parallel), "--pp-size", str(group.pipeline_parallel)]
+    words += ["--tp-size", str(group.tensor_parallel * group.data_parallel), "--pp-size", str(group.pipeline_parallel)]
+    if group.data_parallel > 1:
+        words += ["--attn-dp-size", str(group.data_parallel)]
+    if group.expert_parallel > 1:
+        words += ["--ep-size", str(group.expert_parallel)]
     if group.per_instance > 1:
         words += ["--dp-size", str(group.per_instance)]
-    words += ["--context-length", str(group.context_tokens), "--max-running-requests", str(group.batch)]
+    # The limit on requests is shared by the ranks of attention, and each of the copies has its own.
+    words += ["--context-length", str(group.context_tokens)]
+    words += ["--max-running-requests", str(group.batch)]
+    if group.memory is not None:
+        words += ["--mem-fraction-static", f"{vllm.shortened(group.memory.static):g}"]
     if group.kv_precision == "fp8":
         words += ["--kv-cache-dtype", "fp8_e4m3"]
     return [*words, "--host", "0.0.0.0", "--port", str(PORT)]  # noqa: S104 - the server listens inside its own network

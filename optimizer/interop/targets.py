@@ -6,7 +6,13 @@ from typing import Final
 from optimizer.interop.launch_plan import Exported, LaunchPlan
 from providers.errors import UnknownName, UsageError, nearest
 
-SERVING: Final = ("vllm", "sglang", "tensorrt-llm", "triton", "ray", "nginx")
+SERVING: Final = (
+    *("vllm", "sglang", "tensorrt-llm", "triton", "triton-tensorrt-llm", "ray"),
+    *("nginx", "gateway-api", "llm-d"),
+)
+ROUTERS: Final = ("nginx", "gateway-api", "llm-d")
+"""Those that split requests, and say nothing of accelerators."""
+
 TRAINING: Final = ("fsdp", "deepspeed", "megatron", "axolotl")
 BOTH: Final = ("kubernetes", "skypilot", "dstack", "slurm", "terraform")
 TARGETS: Final = (*SERVING, *BOTH, *TRAINING)

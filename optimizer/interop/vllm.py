@@ -1,5 +1,6 @@
 """Turns a group of replicas into a vLLM command line, and a vLLM command line into what it launches."""
 
+import math
 import shlex
 from collections.abc import Iterator
 from typing import Final
@@ -37,13 +38,30 @@ def arguments(group: ReplicaGroup, *, per_instance: bool = True) -> list[str]:
     words = ["vllm", "serve", group.model, *_precision(group)]
     words += ["--tensor-parallel-size", str(group.tensor_parallel)]
     words += ["--pipeline-parallel-size", str(group.pipeline_parallel)]
-    if per_instance and group.per_instance > 1:
-        words += ["--data-parallel-size", str(group.per_instance)]
+    ranks = group.data_parallel * (group.per_instance if per_instance else 1)
+    if ranks > 1:
+        words += ["--data-parallel-size", str(ranks)]
+    if group.expert_parallel > 1:
+        words.append("--enable-expert-parallel")
     words += ["--max-model-len", str(group.context_tokens), "--max-num-seqs", str(group.batch)]
-    words += ["--gpu-memory-utilization", f"{engine_profile('vllm').memory_share:g}"]
+    words += ["--gpu-memory-utilization", f"{memory_share(group):g}"]
     if group.kv_precision in _KV_DTYPES:
         words += ["--kv-cache-dtype", _KV_DTYPES[group.kv_precision]]
+    if group.prefix_cache_hit > 0:
+        words.append("--enable-prefix-caching")
     return [*words, "--port", str(PORT)]
+
+
+def memory_share(group: ReplicaGroup) -> float:
+    """What the plan gave the engine of the card, to three digits; the engine's default where the plan does not say."""
+    if group.memory is None or group.memory.of_card >= 1:
+        return engine_profile("vllm").memory_share
+    return shortened(group.memory.of_card)
+
+
+def shortened(share: float) -> float:
+    """A share to three digits, rounded down: more might not be there."""
+    return math.floor(share * 1000 + 0.01) / 1000
 
 
 def script(plan: LaunchPlan, group: ReplicaGroup, words: list[str]) -> str:
@@ -75,18 +93,28 @@ def command(words: list[str]) -> str:
     return " \\\n  ".join([" ".join(first), *parts])
 
 
-FLAGS: Final = frozenset({"--headless", "--trust-remote-code"})
+FLAGS: Final = frozenset(
+    {
+        "--headless",
+        "--trust-remote-code",
+        "--enable-expert-parallel",
+        "--enable-prefix-caching",
+        "--enable-dp-attention",
+    }
+)
 """Options that exporters write without a value."""
 
 
-def checkpoint_warnings(group: ReplicaGroup) -> Iterator[str]:
-    """What a flag cannot express: formats that need a checkpoint of their own."""
+def checkpoint_warnings(group: ReplicaGroup, *, converts_fp8: bool = True) -> Iterator[str]:
+    """What a flag cannot express: formats that need a checkpoint of their own, FP8 too without `converts_fp8`."""
     precision, native = group.precision, native_dtype(group.model)
     if native is None:
         yield f"{group.name}: {group.model} is not in the table of models: check that the engine loads it by that name"
     if precision in _DTYPES or precision == native:
         return
-    if precision.startswith("fp8"):
+    if precision.startswith("fp8") and native in ("fp8", "fp8_block"):
+        return
+    if precision.startswith("fp8") and converts_fp8:
         yield (
             f"{group.name}: --quantization fp8 converts the 16-bit checkpoint while loading; a checkpoint in FP8 loads "
             "faster and keeps its calibration"
@@ -108,17 +136,36 @@ def device_warnings(group: ReplicaGroup) -> Iterator[str]:
         )
 
 
-def context_warnings(group: ReplicaGroup) -> Iterator[str]:
-    """What the plan's limits refuse."""
+def context_warnings(group: ReplicaGroup, engine: str = "vllm") -> Iterator[str]:
+    """What the plan's limits refuse, and what it counted on that `engine` or its flags do not give."""
     yield (
         f"{group.name}: requests of more than {group.context_tokens} tokens are refused: the plan was sized for that "
-        "(--context); the memory share is the engine's default, put the plan's in if you gave one"
+        "(--context)"
     )
+    if group.memory is None:
+        yield f"{group.name}: the plan does not say the memory share: the engine's default is written; plan again"
+    if group.engine is not None and group.engine != engine:
+        yield (
+            f"{group.name}: the plan counted on {group.engine}, and this is {engine}, with other speed and memory; "
+            f"`costopt plan --engine {engine}` plans for it"
+        )
+    if group.kv_precision not in (None, *_KV_DTYPES):
+        yield f"{group.name}: the plan counts on a cache in {group.kv_precision}, and no flag makes one: it has 16 bit"
+    if group.prefix_cache_hit > 0:
+        yield (
+            f"{group.name}: the plan counted on {group.prefix_cache_hit:.0%} of each prompt in the prefix cache: "
+            "requests that share a prefix must reach the same replica"
+        )
 
 
-def placement_warnings(group: ReplicaGroup) -> Iterator[str]:
+def placement_warnings(group: ReplicaGroup, engine: str = "vllm") -> Iterator[str]:
     """What the plan's limits refuse, and where instances and replicas of the plan do not come out as whole files."""
-    yield from context_warnings(group)
+    yield from context_warnings(group, engine)
+    if engine == "vllm" and group.per_instance > 1 and _has_experts(group.model):
+        yield (
+            f"{group.name}: vLLM splits the experts over all ranks of --data-parallel-size, where the plan counted on "
+            "whole copies: it fits, and its speed differs; start one server for each replica to have the plan's"
+        )
     if not group.is_alone:
         yield f"{group.name}: other replicas share its instances: start each with its own accelerators and port"
     if group.instances_per_replica == 1 and group.per_instance * group.instances > group.replicas:
@@ -141,6 +188,13 @@ def native_dtype(model: str) -> str | None:
         return resolve_model(model).native_dtype
     except UnknownName:
         return None
+
+
+def _has_experts(model: str) -> bool:
+    try:
+        return resolve_model(model).is_moe
+    except UnknownName:
+        return False
 
 
 def _precision(group: ReplicaGroup) -> list[str]:
