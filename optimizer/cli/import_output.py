@@ -74,7 +74,7 @@ def _assumptions(answers: Sequence[Answer], asked: "Asked") -> Iterator[str]:
         yield "weights as the flags or the checkpoint have them; engine vllm where the file names none"
         yield (
             f"what would be cheaper serves {UTILIZATION:.0%} of what the cheapest option can, on demand, or spot where "
-            "the file takes it"
+            "the file takes it; in the format that the file says, else the checkpoint's or FP8"
         )
     if any(answer.ask.training is not None for answer in answers):
         yield "what would be cheaper trains the same in no more time, its layout left open"
@@ -291,7 +291,7 @@ def _rows(answer: Answer) -> Iterator[tuple[str, ...]]:
         yield (
             answer.ask.name,
             _asked(answer, option),
-            _verdict(option),
+            _verdict(answer, option),
             "not known" if option.usd_per_month is None else f"{option.usd_per_month:,.2f}",
             "" if option.requests_per_s is None else f"{option.requests_per_s:,.2f}",
             *_bought(option),
@@ -305,7 +305,7 @@ def _job_rows(answer: Answer) -> Iterator[tuple[str, ...]]:
         yield (
             answer.ask.name,
             _asked(answer, option),
-            _verdict(option),
+            _verdict(answer, option),
             "" if job is None else f"{job.estimate.memory.needed_gib:,.1f}",
             "" if job is None else f"{job.estimate.tokens_per_s:,.0f}",
             "" if job is None or job.hours is None else f"{job.hours:,.1f}",
@@ -320,10 +320,11 @@ def _asked(answer: Answer, option: Option) -> str:
     return f"{machines} x {option.wish.count} x {option.wish.accelerator.name}"
 
 
-def _verdict(option: Option) -> str:
+def _verdict(answer: Answer, option: Option) -> str:
     if option.verdict is None:
         return "not sized"
-    if option.verdict != "does_not_fit" and not option.works:
+    stopped = not option.works or any(fault.fatal for fault in answer.faults)
+    if option.verdict != "does_not_fit" and stopped:
         return f"{option.verdict}, but see below"
     return option.verdict.replace("_", " ")
 

@@ -14,6 +14,7 @@ from optimizer.plans.training_plan import ClusterChoice
 from optimizer.sizing.serving import ServingEstimate
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.workload import SLO, InferenceWorkload, RequestShape, ShapeDemand
+from providers.accelerators import resolve
 from providers.offers import Offer, PurchaseOption
 from providers.units import HOURS_PER_MONTH
 
@@ -125,6 +126,8 @@ def answer(ask: Ask, model: Architecture | None, question: Question, planner: Pl
 
 def _option(ask: Ask, one: Wish, model: Architecture | None, question: Question) -> Option:
     bargain: Bought = bought(ask, one, question.market)
+    # A name may mean several variants: what is sized is what is bought.
+    one = one if bargain.offer is None else replace(one, accelerator=resolve(bargain.offer.instance_type.accelerator))
     sized: ServingEstimate | None = None
     job: SizedJob | None = None
     faults: list[Fault] = []

@@ -74,9 +74,10 @@ class Ask:
 
     `nodes` machines hold one replica; `data_parallel` replicas share a machine and `replicas` such machines (or sets
     of machines) run. `accelerators_per_machine` is given where a file counts accelerators without naming them.
-    `provider`, `region` and `instance_type` narrow where. `packs` says that machines are shared out by a scheduler:
-    several replicas may come to one. `training` makes it a job that trains, None one that serves. `lines` has the line
-    of each field that the file gives, those of `training` under their own names.
+    `quantization` is the engine's own word behind `precision`. `provider`, `region` and `instance_type` narrow where.
+    `packs` says that machines are shared out by a scheduler: several replicas may come to one. `training` makes it a
+    job that trains, None one that serves. `lines` has the line of each field that the file gives, those of `training`
+    under their own names.
     """
 
     source: str
@@ -90,6 +91,7 @@ class Ask:
     data_parallel: int = 1
     context_tokens: int | None = None
     precision: str | None = None
+    quantization: str | None = None
     kv_precision: str | None = None
     engine: str | None = None
     memory_share: float | None = None

@@ -109,6 +109,10 @@ def bought(ask: Ask, one: Wish, market: Market) -> Bought:
     if offer.instance_type.accelerator_count > one.count and not ask.packs:
         what = f"no instance has exactly {one.count} x {one.named}: the smallest has {least:g}"
         faults.append(Fault(line=one.line, what=what, fix=f"use {least:g}, they are paid", fatal=False))
+    kinds = sorted({o.instance_type.accelerator for o in fitting})
+    if len(kinds) > 1:
+        what = f"{one.named} is sold as {', '.join(kinds)}: taken as the cheapest, {offer.instance_type.accelerator}"
+        faults.append(Fault(line=one.line, what=what, fix="name the one that is meant", fatal=False))
     return Bought(offer=offer, machines=_machines(ask, one, offer), faults=tuple(faults))
 
 

@@ -1,6 +1,7 @@
 """Turns a service that a file asks for into its size on accelerators, and what keeps it from running there."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from optimizer.interop.asks import Ask, Fault, Wish
 from optimizer.sizing.dtypes import precision_notes, unsupported_reason, weight_bytes, weight_format
@@ -23,22 +24,33 @@ def model_faults(ask: Ask, model: Architecture) -> Iterator[Fault]:
             what=f"{ask.context_tokens:,} tokens are more than the {longest:,} positions of {model.hf_id}",
             fix=f"use at most {longest}",
         )
+    yield from _quantization_faults(ask, model)
+
+
+_NEEDS_CHECKPOINT: Final = ("awq", "gptq", "modelopt", "compressed", "w8a8", "mxfp4", "exl2", "aqlm", "quark")
+"""Beginnings of methods whose weights must be in the checkpoint; fp8 and bitsandbytes are made at start."""
+
+
+def _quantization_faults(ask: Ask, model: Architecture) -> Iterator[Fault]:
+    """A quantisation flag that does not go with the checkpoint."""
+    flag = (ask.quantization or "").lower()
+    method = next((start for start in _NEEDS_CHECKPOINT if flag.startswith(start)), None)
+    named = next((start for start in _NEEDS_CHECKPOINT if start in (ask.model or "").lower()), None)
     native = weight_format(model.native_dtype)
-    asked = None if ask.precision is None else weight_format(ask.precision)
-    if asked is None or ask.engine is None or asked.linear_bits == native.linear_bits:
+    if method is None and (named is None or not flag):
         return
-    line = ask.lines.get("quantization") or ask.lines.get("dtype")
-    if native.linear_bits < 16 and "quantization" in ask.lines:
+    line = ask.lines.get("quantization")
+    if method is not None and native.linear_bits >= 16 and named is None:
         yield Fault(
             line=line,
-            what=f"the checkpoint of {ask.model} is in {native.name}, the flag says {asked.name}",
-            fix="leave the flag out: engines read the format from the checkpoint",
+            what=f"{ask.model} is a {native.name} checkpoint: {flag} weights must be made before",
+            fix="name a checkpoint in that format, or use one made at start (fp8, bitsandbytes)",
         )
-    elif asked.kernel == "weight_only" and native.linear_bits >= 16 and "quantization" in ask.lines:
+    elif named is not None and method != named:
         yield Fault(
             line=line,
-            what=f"{ask.model} is a {native.name} checkpoint: engines do not make {asked.name} weights at start",
-            fix="name a checkpoint in that format, or use a format made at start (fp8, bitsandbytes)",
+            what=f"the checkpoint of {ask.model} is {named}, the flag says {flag}",
+            fix="leave the flag out: engines read the format from the checkpoint",
         )
 
 
@@ -96,12 +108,12 @@ def sized_service(
     or the widest; and what is wrong with it there. None where it cannot be started at all."""
     faults = [*count_faults(ask, one), *_dtype_faults(ask, one, model)]
     if any(fault.fatal for fault in (*faults, *layout_faults(ask, model))):
-        return None, faults
+        return None, [*faults, *_weight_faults(ask, one, model)]
     try:
         sized = _sized(ask, one, model, shape, slo)
     except UsageError as error:
         return None, [*faults, Fault(line=one.line, what=str(error), fix="change the layout or the count")]
-    return sized, [*faults, *_memory_faults(one, model, sized)]
+    return sized, [*faults, *_memory_faults(ask, one, model, sized)]
 
 
 def _sized(ask: Ask, one: Wish, model: Architecture, shape: RequestShape, slo: SLO) -> ServingEstimate:
@@ -152,12 +164,32 @@ def _dtype_faults(ask: Ask, one: Wish, model: Architecture) -> Iterator[Fault]:
                 yield Fault(line=line, what=note, fix="memory is saved, prefill is not faster", fatal=False)
 
 
-def _memory_faults(one: Wish, model: Architecture, sized: ServingEstimate) -> Iterator[Fault]:
+def _weight_faults(ask: Ask, one: Wish, model: Architecture) -> Iterator[Fault]:
+    """Weights that no layout could hold: more than all accelerators have."""
+    precision = ask.precision or _checkpoint_precision(model, one)
+    weights = weight_bytes(model, weight_format(precision)).total / GIB
+    count = one.count * ask.nodes
+    memory = count * one.accelerator.usable_memory_gib
+    if weights > memory:
+        yield Fault(
+            line=one.line,
+            what=f"weights of {model.hf_id} in {precision} are {weights:,.0f} GiB, {count} x {one.accelerator.name} "
+            f"have {memory:,.0f} GiB",
+            fix="take more or larger accelerators, or a smaller format",
+        )
+
+
+def _memory_faults(ask: Ask, one: Wish, model: Architecture, sized: ServingEstimate) -> Iterator[Fault]:
     memory, used = sized.memory, sized.layout.accelerators
     if sized.verdict == "does_not_fit":
         weights = weight_bytes(model, weight_format(sized.precision)).total / GIB
         least = f"from {sized.min_gpus} {one.accelerator.name} on it fits" if sized.min_gpus else "take larger cards"
         alone = weights > used * memory.budget_gib
+        native = weight_format(model.native_dtype)
+        if weight_format(sized.precision).linear_bits > native.linear_bits and "dtype" in ask.lines:
+            smaller = f"leave --dtype out: the checkpoint is in {native.name}"
+        else:
+            smaller = "take a smaller format"
         cache = "" if alone else f", and {sized.context_tokens:,} tokens of cache,"
         yield Fault(
             line=one.line,
@@ -166,7 +198,7 @@ def _memory_faults(one: Wish, model: Architecture, sized: ServingEstimate) -> It
                 f"{weights:,.0f} GiB{' alone' if alone else ''}{cache} on {used} x {memory.budget_gib:.1f} GiB that "
                 f"the engine may take ({used * memory.budget_gib:,.0f} GiB)"
             ),
-            fix=f"{least}, or take a smaller format",
+            fix=f"{least}, or {smaller}",
         )
     elif sized.verdict == "tight":
         yield Fault(

@@ -24,6 +24,9 @@ _NEUTRAL_SUFFIXES: Final = frozenset(
 
 _PREFIXES: Final = ("meta-", "nvidia-")
 _GGUF_TAG = re.compile(r"[-:.](i?q\d)(?:[-_](k|0|1|nl|xxs|xs))?(?:[-_](s|m|l|xl))?$")
+_SIXTEEN_BIT = re.compile(r"[-_.](bf16|fp16)$")
+"""Ends of the names of checkpoints that somebody unpacked to 16 bit."""
+
 _PAREN = re.compile(r"\(([^)]*)\)")
 
 
@@ -355,6 +358,9 @@ def _by_stripped_name(text: str) -> Architecture | None:
     hf_id, limit, dtype, note = entry
     model = _model(hf_id)
     notes = list(model.notes)
+    unpacked = _SIXTEEN_BIT.search(text.lower())
+    if not quantised and unpacked and model.native_dtype not in ("bf16", "fp16", "fp32"):
+        quantised = unpacked[1]
     if note:
         notes.insert(0, f"{text}: {note} ({hf_id})")
     if quantised and quantised != model.native_dtype:
