@@ -51,11 +51,17 @@ def configuration(job: TrainingJob) -> dict[str, Any]:
         content |= {"lora_target_linear": True, "load_in_4bit": job.task == "qlora"}
     if job.checkpoint_steps is not None:
         content |= {"save_strategy": "steps", "save_steps": job.checkpoint_steps, "auto_resume_from_checkpoints": True}
-    if "activations" in (job.offload or ()):
+    offloads = "activations" in (job.offload or ())
+    if offloads:
+        # Of layers that are computed again, by the trainer's own switch.
         content["activation_offloading"] = True
-    if not fsdp.shards(job):
-        return content | {"gradient_checkpointing": job.recompute != "none"}
-    return content | {"gradient_checkpointing": False, "fsdp_version": 2, "fsdp_config": _sharding(job)}
+    content["gradient_checkpointing"] = offloads or (job.recompute != "none" and not fsdp.shards(job))
+    if fsdp.shards(job):
+        content |= {
+            "fsdp_version": 2,
+            "fsdp_config": _sharding(job, recomputes=job.recompute != "none" and not offloads),
+        }
+    return content
 
 
 def _start(job: TrainingJob) -> str:
@@ -76,12 +82,12 @@ def _arithmetic(job: TrainingJob) -> dict[str, bool]:
     return {"bf16": not half, "fp16": half}
 
 
-def _sharding(job: TrainingJob) -> dict[str, Any]:
+def _sharding(job: TrainingJob, *, recomputes: bool) -> dict[str, Any]:
     """FSDP 2 as axolotl names it."""
     plain = fsdp.configuration(job)
     return {
         "reshard_after_forward": plain["reshard_after_forward"],
-        "activation_checkpointing": plain["activation_checkpointing"],
+        "activation_checkpointing": recomputes,
         "offload_params": plain["cpu_offload"],
         "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
         "state_dict_type": "FULL_STATE_DICT",
@@ -95,6 +101,8 @@ def _warnings(job: TrainingJob) -> Iterator[str]:
     yield f"{job.name}: put your data set in place of the one named in the file; its learning rate is a usual one"
     if job.optimizer not in _MUON:
         yield from hugging_face.optimizer_warnings(job, fsdp.names(job))
+    if "activations" in (job.offload or ()) and job.recompute == "none":
+        yield f"{job.name}: axolotl offloads activations of recomputed layers only: they are recomputed, and slower"
     if job.precision == "fp4":
         yield f"{job.name}: axolotl has no {job.precision} arithmetic: bf16 is written, which is slower"
     if job.master_weights and not job.is_adapter and not fsdp.shards(job):

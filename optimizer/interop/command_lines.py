@@ -1,5 +1,6 @@
 """Turns vLLM and SGLang command lines, alone or in a script, into the server that they start."""
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,6 +60,7 @@ _QUANTIZATIONS: Final[Mapping[str, str]] = {
 _THOUSANDS: Final = {"k": 1000, "K": 1024, "m": 1_000_000, "M": 1024**2}
 _SUFFIXED: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
 _VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-([^}$]*))?\})", re.ASCII)
+_PRODUCT: Final = re.compile(r"\$\(\(\s*([\w${}]+)\s*\*\s*([\w${}]+)\s*\)\)", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
 _LONGEST_LINE: Final = 100_000
 _LONGEST_VALUE: Final = 1000
@@ -122,6 +124,7 @@ def served(found: Server | None) -> dict[str, Any]:
         "data_parallel": found.count("data_parallel") or 1,
         "context_tokens": found.context_tokens,
         "precision": found.precision,
+        "quantization": found.values.get("quantization"),
         "kv_precision": found.kv_precision,
         "engine": found.engine,
         "memory_share": found.memory_share,
@@ -172,6 +175,7 @@ def commands(
     does not make the text much longer.
     """
     known = {name: value for name, value in (variables or {}).items() if len(value) <= _LONGEST_VALUE}
+    text = _PRODUCT.sub(lambda match: _product(match, known), text)
     room = _MOST_FILLED
     for begin, words in _split(text, first_line):
         plain = [(number, filled(word, known) if room > 0 else word) for number, word in words]
@@ -181,6 +185,12 @@ def commands(
             known |= {match[1]: match[2] for match in assigned if match and len(match[2]) <= _LONGEST_VALUE}
         else:
             yield begin, plain
+
+
+def _product(match: re.Match[str], variables: Mapping[str, str]) -> str:
+    """The value of `$((A * B))` where both are known whole numbers; else the text as it is."""
+    factors = [whole(variables.get(factor.strip("${}"), factor)) for factor in match.groups()]
+    return str(math.prod(factor for factor in factors if factor)) if all(factors) else match[0]
 
 
 def filled(word: str, variables: Mapping[str, str]) -> str:

@@ -92,7 +92,7 @@ def task(job: TrainingJob, started: training_stack.Start) -> dict[str, Any]:
     document |= {"python": "3.12"} if started.image == training_stack.IMAGES["fsdp"] else {"image": started.image}
     document |= {"env": ["HF_TOKEN", "TRAIN_SCRIPT"], "files": ["."]}
     first = ['MASTER_ADDR="$DSTACK_MASTER_NODE_IP"'] if job.nodes > 1 else []
-    document["commands"] = [started.setup.rstrip(), *first, *started.lines]
+    document["commands"] = [*started.setup, *first, *started.lines]
     document |= _machine([job.purchase])
     if job.is_spot:
         document["retry"] = {"on_events": ["no-capacity", "interruption"], "duration": "7d"}

@@ -30,11 +30,7 @@ def arguments(job: TrainingJob) -> list[str]:
     if not shards(job):
         return [*words, "--activation_checkpointing", str(job.recompute != "none")]
     # The trainer's own switch would gather the weights once more in the backward pass.
-    words += ["--activation_checkpointing", "False", "--fsdp", "True", "--fsdp_config", json.dumps(configuration(job))]
-    if job.task == "qlora":
-        # Only equal dtypes are sharded together.
-        words += ["--bnb_4bit_quant_storage", "bfloat16"]
-    return words
+    return [*words, "--activation_checkpointing", "False", "--fsdp", "--fsdp_config", json.dumps(configuration(job))]
 
 
 def shards(job: TrainingJob) -> bool:

@@ -51,6 +51,9 @@ def arguments(job: TrainingJob, names: Mapping[str, str] = OPTIMIZERS) -> list[s
         words += ["--lora_target_modules", "all-linear"]
     if job.task == "qlora":
         words += ["--load_in_4bit", "True", "--bnb_4bit_quant_type", "nf4", "--use_bnb_nested_quant", "True"]
+        if job.zero_stage > 0 and job.ranks > 1:
+            # Only equal dtypes are sharded together.
+            words += ["--bnb_4bit_quant_storage", "bfloat16"]
     if job.checkpoint_steps is not None:
         words += ["--save_strategy", "steps", "--save_steps", str(job.checkpoint_steps)]
     return words

@@ -241,7 +241,7 @@ def _training_pod(job: TrainingJob, started: training_stack.Start) -> dict[str, 
     found = device(job.purchase)
     resource = RESOURCES.get(found.vendor if found else "NVIDIA", RESOURCES["NVIDIA"])
     accelerators = {resource: str(job.accelerators_per_node)}
-    lines = ["set -euo pipefail", started.setup.rstrip(), *started.lines]
+    lines = ["set -euo pipefail", *started.setup, *started.lines]
     environment: list[dict[str, Any]] = [
         {"name": "TRAIN_SCRIPT", "value": _SCRIPT_PATH},
         {"name": "OUTPUT_DIR", "value": _OUTPUT_PATH},

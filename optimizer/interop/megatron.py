@@ -14,6 +14,9 @@ VERSION: Final = "Megatron-LM with Megatron Core 0.19"
 STACKS: Final = ("megatron", "nemo", "megatron-deepspeed")
 MADE_FOR: Final = f"For {VERSION}: TRAIN_SCRIPT is its pretrain_gpt.py."
 _OPTIMIZERS: Final = {"adamw": "adam", "sgd": "sgd", "lion": "lion", "muon": "muon"}
+_SAVE_HOURS: Final = 4
+"""Between checkpoints where nothing interrupts the run; Megatron-LM asks for a number."""
+
 _SHARDING: Final = {2: "optim_grads", 3: "optim_grads_params"}
 """Strategies of Megatron-FSDP by ZeRO stage; stage 1 is the distributed optimizer."""
 
@@ -41,8 +44,8 @@ def start_lines(job: TrainingJob) -> list[str]:
 
 def tail(job: TrainingJob) -> list[str]:
     """What goes behind the flags, for the shell to expand; a run goes on from what is in the folder."""
-    words = ['--save "$OUTPUT_DIR" --load "$OUTPUT_DIR"']
-    return words if job.checkpoint_steps is None else [*words, f"--save-interval {job.checkpoint_steps}"]
+    interval = job.checkpoint_steps or max(1, round(job.steps * _SAVE_HOURS / job.hours))
+    return [f'--save "$OUTPUT_DIR" --load "$OUTPUT_DIR" --save-interval {min(interval, job.steps)}']
 
 
 def arguments(job: TrainingJob) -> list[str]:
@@ -116,12 +119,11 @@ def _shape(model: Architecture) -> list[str]:
     words += ["--ffn-hidden-size", str(model.intermediate_size), "--num-attention-heads", str(model.heads)]
     if model.kv_heads < model.heads:
         words += ["--group-query-attention", "--num-query-groups", str(model.kv_heads)]
-    words += ["--kv-channels", str(model.head_dim), "--disable-bias-linear"]
+    words.append("--disable-bias-linear")
     words += ["--max-position-embeddings", str(model.max_position), "--vocab-size", str(model.vocab)]
     if model.is_moe:
         words += _experts(model)
-    if model.is_mla:
-        words += _latent_attention(model)
+    words += _latent_attention(model) if model.is_mla else ["--kv-channels", str(model.head_dim)]
     if not model.tied:
         words.append("--untie-embeddings-and-output-weights")
     return [*words, "--swiglu", "--normalization", "RMSNorm", "--position-embedding-type", "rope"]

@@ -1,12 +1,13 @@
 """Turns groups of replicas into SkyPilot service files, and SkyPilot files into what they ask for."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from optimizer.interop import training_stack, vllm
 from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, texts, whole, wish
-from optimizer.interop.command_lines import Server, served, servers
+from optimizer.interop.command_lines import Server, filled, served, servers
 from optimizer.interop.launch_plan import (
     Exported,
     LaunchPlan,
@@ -18,6 +19,7 @@ from optimizer.interop.launch_plan import (
 )
 from optimizer.interop.yaml_text import yaml_documents
 from optimizer.workload.workload_file import Lines
+from providers.accelerators import catalogue
 
 VERSION: Final = "0.14.1"
 """Release whose YAML reference (docs.skypilot.co) and catalogue names were read, 2026-11-30."""
@@ -33,21 +35,36 @@ NAMES: Final[Mapping[str, str]] = {
     "B200": "B200",
     "B300": "B300",
     "GB200": "GB200",
-    "GH200": "GH200",
+    "GH200-96GB": "GH200",
     "H100-SXM5-80GB": "H100",
     "H100-PCIe-80GB": "H100",
-    "H100-NVL-94GB": "H100-NVL",
+    "H100-NVL-94GB": "H100",
     "H200-SXM5-141GB": "H200",
     "L4": "L4",
     "L40": "L40",
     "L40S": "L40S",
     "MI300X": "MI300X",
-    "RTX 4090": "RTX4090",
+    "P100-PCIe-16GB": "P100",
+    "Quadro RTX 6000": "RTX6000",
+    "RTX 2000 Ada": "RTX2000-Ada",
+    "RTX 3070": "RTX3070",
+    "RTX 3080": "RTX3080",
+    "RTX 3080 Ti": "RTX3080-Ti",
     "RTX 3090": "RTX3090",
+    "RTX 3090 Ti": "RTX3090-Ti",
+    "RTX 4000 Ada": "RTX4000-Ada",
+    "RTX 4080": "RTX4080",
+    "RTX 4080 SUPER": "RTX4080-SUPER",
+    "RTX 4090": "RTX4090",
+    "RTX 5000 Ada": "RTX5000-Ada",
+    "RTX 5080": "RTX5080",
+    "RTX 5090": "RTX5090",
+    "RTX 6000 Ada": "RTX6000-Ada",
     "RTX A4000": "RTXA4000",
+    "RTX A4500": "RTXA4500",
     "RTX A5000": "RTXA5000",
     "RTX A6000": "RTXA6000",
-    "RTX 6000 Ada": "RTX6000-Ada",
+    "RTX PRO 6000 Blackwell Server": "RTXPRO6000",
     "T4": "T4",
     "V100-SXM2-16GB": "V100",
     "V100-PCIe-16GB": "V100",
@@ -55,8 +72,22 @@ NAMES: Final[Mapping[str, str]] = {
 }
 """Catalogue names of SkyPilot 0.14.1 by canonical accelerator."""
 
-_RUNPOD_NAMES: Final[Mapping[str, str]] = {"H100-SXM5-80GB": "H100-SXM", "A100-SXM4-80GB": "A100-80GB-SXM"}
-"""RunPod's catalogue tells forms apart that the others do not."""
+_OWN_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
+    "lambda": {"RTX A6000": "A6000"},
+    "runpod": {
+        "A100-SXM4-80GB": "A100-80GB-SXM",
+        "H100-NVL-94GB": "H100-NVL",
+        "H100-SXM5-80GB": "H100-SXM",
+        "H200-SXM5-141GB": "H200-SXM",
+        "RTX PRO 6000 Blackwell Workstation": "RTXPRO6000-WK",
+        "V100-SXM2-16GB": "V100-SXM2",
+        "V100-SXM2-32GB": "V100-SXM2-32GB",
+    },
+}
+"""Where a cloud's catalogue names one otherwise than the others do."""
+
+_MEGA: Final = "a3-megagpu"
+"""Google's machines whose H100 the catalogue calls H100-MEGA, for their network."""
 
 _OWN_INSTANCE_NAMES: Final = frozenset({"runpod"})
 """Clouds whose instance types SkyPilot names in its own way: there the accelerator alone says what is meant."""
@@ -130,7 +161,10 @@ def task(job: TrainingJob, started: training_stack.Start) -> dict[str, Any]:
         document["num_nodes"] = job.nodes
     document["resources"] = resources(job.purchase)
     document["envs"] = {"TRAIN_SCRIPT": None}
-    document["setup"] = started.setup
+    if started.setup:
+        document["setup"] = "\n".join(started.setup) + "\n"
+    else:
+        document["resources"]["image_id"] = f"docker:{started.image}"
     first = ['MASTER_ADDR="$(echo "$SKYPILOT_NODE_IPS" | head -n1)"'] if job.nodes > 1 else []
     document["run"] = "\n".join([*first, *started.lines]) + "\n"
     return document
@@ -150,7 +184,9 @@ def resources(purchase: Purchase) -> dict[str, Any]:
 
 def accelerator_name(purchase: Purchase) -> str:
     """SkyPilot's name; the canonical one where SkyPilot's is not known here."""
-    own = _RUNPOD_NAMES.get(purchase.accelerator) if purchase.provider == "runpod" else None
+    if purchase.instance_type.startswith(_MEGA):
+        return "H100-MEGA"
+    own = _OWN_NAMES.get(purchase.provider, {}).get(purchase.accelerator)
     return own or NAMES.get(purchase.accelerator, purchase.accelerator.replace(" ", "-"))
 
 
@@ -176,30 +212,27 @@ def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
 def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
     """The one service or task of a SkyPilot file, with every accelerator that it would take as a wish."""
     found: list[Wish | Fault] = []
-    base = content.get("resources")
-    base = base if isinstance(base, Mapping) else {}
+    base = _mapping(content.get("resources"))
     alternatives: list[tuple[str | int, ...]] = [("resources",)]
     machines: list[Mapping[str, Any]] = [base]
     for key in ("any_of", "ordered"):
         if isinstance(base.get(key), list):
             alternatives = [("resources", key, index) for index in range(len(base[key]))]
-            machines = [{**base, **one} if isinstance(one, Mapping) else base for one in base[key]]
+            machines = [{**base, **_mapping(one)} for one in base[key]]
     for path, machine in zip(alternatives, machines, strict=True):
         found += _wishes(machine, path, lines)
-    wishes, faults = divided(list({(str(one)): one for one in found}.values()))
-    server = _server(content, lines, wishes[0].count if wishes else None)
-    place = _place(machines[0])
-    envs = content.get("envs")
-    model = server.values.get("model") if server else None
-    if (not model or model.startswith("$")) and isinstance(envs, Mapping):
-        model = next((str(envs[key]) for key in _MODEL_VARIABLES if envs.get(key)), None)
+    wishes, faults = divided(list({str(one): one for one in found}.values()))
+    nodes = whole(content.get("num_nodes")) or 1
+    variables = _variables(content, wishes[0].count if wishes else None, nodes)
+    server = _server(content, lines, variables)
+    places = [_place(machine) for machine in machines]
     return [
         Ask(
             source="SkyPilot",
             name=str(content.get("name") or "task"),
-            model=model,
+            model=_model(content, server, variables),
             wishes=wishes,
-            nodes=whole(content.get("num_nodes")) or 1,
+            nodes=nodes,
             replicas=_replicas(content.get("service")),
             spot=any(machine.get("use_spot") is True for machine in machines),
             lines={
@@ -208,9 +241,9 @@ def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
                 **(server.lines if server else {}),
             },
             faults=faults,
-            provider=place["provider"],
-            region=place["region"],
-            instance_type=place["instance_type"],
+            provider=_common(places, "provider"),
+            region=_common(places, "region"),
+            instance_type=_common(places, "instance_type"),
             **served(server),
         )
     ]
@@ -219,6 +252,7 @@ def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
 _MODEL_VARIABLES: Final = ("MODEL_NAME", "MODEL_ID", "MODEL", "HF_MODEL", "HF_MODEL_ID")
 """Variables that files of SkyPilot's gallery keep the model in."""
 
+_DOWNLOAD: Final = re.compile(r"\b(?:tune|hf|huggingface-cli)\s+download\s+([\w.${}-]+/[\w.${}-]+)")
 _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "nodes": ("num_nodes",),
     "replicas": ("service",),
@@ -226,42 +260,111 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _variables(content: Mapping[str, Any], count: int | None, nodes: int) -> dict[str, str]:
+    """What the run script can read: the file's own, and those that SkyPilot sets."""
+    own = {**_mapping(content.get("envs")), **_mapping(content.get("secrets"))}
+    variables = {str(key): str(value) for key, value in own.items() if value is not None}
+    variables["SKYPILOT_NUM_NODES"] = str(nodes)
+    if count is not None:
+        variables["SKYPILOT_NUM_GPUS_PER_NODE"] = str(count)
+    return variables
+
+
+def _model(content: Mapping[str, Any], server: Server | None, variables: Mapping[str, str]) -> str | None:
+    """What is served, or the variable that names it, or what the scripts download."""
+    model = server.values.get("model") if server else None
+    if model and "$" not in model:
+        return model
+    named = next((variables[key] for key in _MODEL_VARIABLES if variables.get(key)), None)
+    scripts = "\n".join(str(content.get(key) or "") for key in ("setup", "run"))
+    downloaded = _DOWNLOAD.search(scripts)
+    if named is None and downloaded is not None:
+        named = filled(downloaded[1], variables)
+    return named or model
+
+
 def _wishes(machine: Mapping[str, Any], path: tuple[str | int, ...], lines: Lines) -> Iterator[Wish | Fault]:
-    """`H100`, `H100:8`, {H100: 8, A100: 8}, or a list of those."""
-    asked = machine.get("accelerators")
-    line = line_of(lines, *path, "accelerators") or line_of(lines, "resources")
+    """`H100`, `H100:8`, `80GB+`, {H100: 8, A100: 8}, {H100:8, A100:8} or a list of those; `gpus` is the same key."""
+    key = "accelerators" if "accelerators" in machine else "gpus"
+    asked = machine.get(key)
+    line = line_of(lines, *path, key)
+    if (*path, key) not in lines:
+        # An alternative takes what stands beside it.
+        line = line_of(lines, "resources", key)
     if isinstance(asked, Mapping):
         for name, count in asked.items():
-            yield _wish(str(name), 1 if count is None else count, line_of(lines, *path, "accelerators", str(name)))
+            where = line_of(lines, *path, key, str(name))
+            yield from _asked(str(name) if count is None else f"{name}:{count}", where, machine)
         return
     for index, text in enumerate(texts(asked)):
+        where = line_of(lines, *path, key, index) if isinstance(asked, list) else line
+        yield from _asked(text, where, machine)
+
+
+def _asked(text: str, line: int | None, machine: Mapping[str, Any]) -> Iterator[Wish | Fault]:
+    """One name or size with its count."""
+    memory = _MEMORY.fullmatch(text.replace(" ", ""))
+    if memory is None:
         name, _, count = text.partition(":")
-        where = line_of(lines, *path, "accelerators", index) if isinstance(asked, list) else line
-        yield _wish(name.strip(), count.strip() or 1, where)
+        yield _wish(name.strip(), count.strip() or 1, line, machine)
+        return
+    vendor = (memory["vendor"] or "nvidia").lower()
+    least = float(memory["size"])
+    for one in catalogue().values():
+        fits = one.memory_gib >= least if memory["more"] else one.memory_gib == least
+        if fits and one.vendor.lower() == vendor:
+            yield wish(one.name, memory["count"] or 1, line)
 
 
-_MEANT: Final[Mapping[str, str]] = {"a100": "A100-40GB", "v100": "V100-16GB", "gh200": "GH200-96GB"}
-"""What SkyPilot's catalogue means by names that stand for several sizes."""
+_MEMORY: Final = re.compile(
+    r"(?:(?P<vendor>nvidia|amd):)?(?P<size>\d{1,4})GB(?P<more>\+?)(?::(?P<count>\d+))?", re.IGNORECASE
+)
+_MEANT: Final[Mapping[str, str]] = {
+    "a100": "A100-40GB",
+    "gh200": "GH200-96GB",
+    "h100-mega": "H100-SXM5-80GB",
+    "rtx6000": "Quadro RTX 6000",
+    "rtxpro6000-wk": "RTX PRO 6000 Blackwell Workstation",
+    "v100": "V100-16GB",
+}
+"""What SkyPilot's catalogue means by names that stand for several sizes, or are its own."""
+
+_MEANT_ON: Final[Mapping[str, Mapping[str, str]]] = {
+    "runpod": {"a100-80gb": "A100-PCIe-80GB", "h100": "H100-PCIe-80GB"},
+    "standard_nc": {"h100": "H100-NVL-94GB", "a100-80gb": "A100-PCIe-80GB"},
+}
+"""The form that a name means on a cloud, or on instance types that begin so."""
 
 
-def _wish(name: str, count: object, line: int | None) -> Wish | Fault:
+def _wish(name: str, count: object, line: int | None, machine: Mapping[str, Any]) -> Wish | Fault:
     """The wish under the name that the file has."""
-    found = wish(_MEANT.get(name.lower(), name), count, line)
+    place = _place(machine)
+    meant = _MEANT.get(name.lower(), name)
+    for begin, names in _MEANT_ON.items():
+        if begin == place["provider"] or (place["instance_type"] or "").lower().startswith(begin):
+            meant = names.get(name.lower(), meant)
+    found = wish(meant, count, line)
     return replace(found, named=name) if isinstance(found, Wish) else found
 
 
-def _server(content: Mapping[str, Any], lines: Lines, count: int | None) -> Server | None:
+def _server(content: Mapping[str, Any], lines: Lines, variables: Mapping[str, str]) -> Server | None:
     """The first server that the run script starts."""
     run = content.get("run")
     if not isinstance(run, str):
         return None
-    envs = content.get("envs")
-    variables = {str(key): str(value) for key, value in envs.items()} if isinstance(envs, Mapping) else {}
-    if count is not None:
-        variables |= {"SKYPILOT_NUM_GPUS_PER_NODE": str(count)}
     # The text of a block begins on the line after its key.
     begin = (line_of(lines, "run") or 1) + (1 if "\n" in run else 0)
     return next(servers(run, begin, variables), None)
+
+
+def _common(places: Sequence[Mapping[str, str | None]], key: str) -> str | None:
+    """What all alternatives say alike."""
+    values = {place[key] for place in places}
+    return values.pop() if len(values) == 1 else None
 
 
 def _place(machine: Mapping[str, Any]) -> dict[str, str | None]:

@@ -16,11 +16,14 @@ IMAGES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What a job runs on each machine. `lines` are a shell script that ends in the command, `setup` installs it."""
+    """What a job runs on each machine. `lines` are a shell script that ends in the command.
+
+    `setup` installs what the image lacks; empty = nothing.
+    """
 
     made_for: str
     lines: tuple[str, ...]
-    setup: str
+    setup: tuple[str, ...]
     image: str
     warnings: tuple[str, ...]
 
@@ -31,9 +34,9 @@ def start(job: TrainingJob) -> Start:
         return Start(
             made_for=megatron.MADE_FOR,
             lines=(*megatron.start_lines(job), torchrun(job, megatron.arguments(job), *megatron.tail(job))),
-            setup="pip install 'megatron-core[dev]==0.19.*'\n",
+            setup=(),
             image=IMAGES["megatron"],
-            warnings=tuple(megatron.warnings(job)),
+            warnings=(*megatron.warnings(job), f"{job.name}: {IMAGES['megatron']} may hold an older Megatron Core"),
         )
     lines = (*hugging_face.resume_lines(job), torchrun(job, fsdp.arguments(job), *hugging_face.resume_tail(job)))
     return Start(
@@ -45,8 +48,8 @@ def start(job: TrainingJob) -> Start:
     )
 
 
-def _setup(job: TrainingJob) -> str:
+def _setup(job: TrainingJob) -> tuple[str, ...]:
     packages: tuple[str, ...] = ("torch", "'transformers==5.24.*'", "'trl==1.16.*'", "peft")
     if job.task == "qlora" or "8bit" in job.optimizer or job.optimizer in ("lion", "paged-adamw"):
         packages += ("bitsandbytes", "torchao")
-    return f"pip install {' '.join(packages)}\n"
+    return (f"pip install {' '.join(packages)}",)

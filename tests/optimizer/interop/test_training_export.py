@@ -2,64 +2,17 @@
 
 import json
 import math
+import re
 import subprocess
-from typing import Any
+from pathlib import Path
 
 import pytest
 import yaml
 
 from optimizer.interop import deepspeed, fsdp, megatron, targets
-from optimizer.interop.launch_plan import LaunchPlan, TrainingJob, parse_plan
 from providers.errors import UsageError
-from tests.optimizer.interop.builders import make_instances, make_plan
-
-
-def make_training_plan(**over: Any) -> LaunchPlan:
-    """Full fine-tuning of Llama 3.1 8B on two machines of 8 H100 with FSDP; `task` and `lora_rank` go to the run."""
-    run = {
-        "name": "run",
-        "model": over.pop("model", "meta-llama/Llama-3.1-8B"),
-        "task": over.pop("task", "finetune"),
-        "tokens": 1e9,
-        "seq_len": 2048,
-        "optimizer": "adamw",
-        "lora_rank": over.pop("lora_rank", None),
-    }
-    job: dict[str, Any] = {
-        "workload": "run",
-        "provider": "aws",
-        "instance_type": "p5.48xlarge",
-        "region": "us-east-1",
-        "purchase_option": "on_demand",
-        "count": 2,
-        "precision": "bf16",
-        "tensor_parallel": 1,
-        "pipeline_parallel": 1,
-        "context_parallel": 1,
-        "expert_parallel": 1,
-        "data_parallel": 16,
-        "zero_stage": 3,
-        "micro_batch": 2,
-        "global_batch_tokens": 262144,
-        "recompute": "full",
-        "stack": "fsdp",
-        "hours": 10.5,
-    }
-    document = {
-        "schema": "costopt.plan",
-        "schema_version": "1.0",
-        "status": "optimal",
-        "workloads": [run],
-        "instances": [make_instances(count=2)],
-        "replicas": [],
-        "jobs": [job | over],
-        "totals": {"usd_total": "1155.84"},
-    }
-    return parse_plan(json.dumps(document), "plan.json")
-
-
-def job_of(**over: Any) -> TrainingJob:
-    return make_training_plan(**over).jobs[0]
+from tests.optimizer.interop.builders import make_plan
+from tests.optimizer.interop.training_plans import PLANS, job_of, make_training_plan
 
 
 def flags(words: list[str]) -> dict[str, str]:
@@ -80,7 +33,7 @@ def test_fsdp_takes_the_whole_step() -> None:
     sequences = int(found["--per_device_train_batch_size"]) * int(found["--gradient_accumulation_steps"]) * 16
     assert sequences * job.seq_len == job.global_batch_tokens
     assert int(found["--max_steps"]) == math.ceil(1e9 / 262144)
-    assert found["--fsdp"] == "True"
+    assert "--fsdp" in found
     assert json.loads(found["--fsdp_config"])["reshard_after_forward"] is True
 
 
@@ -111,6 +64,108 @@ def test_a_layout_that_a_target_cannot_express_is_a_warning() -> None:
     warnings = " ".join(targets.export(plan, "fsdp").warnings)
     assert "TP 8" in warnings
     assert "sized for megatron" in warnings
+
+
+OPTIMIZERS = ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "adafactor", "muon", "lion", "sgd")
+
+
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("target", [*targets.TRAINING, *targets.BOTH])
+def test_what_changes_speed_or_memory_and_cannot_be_said_is_a_warning(name: str, target: str) -> None:
+    plan = make_training_plan(**PLANS[name])
+    (job,) = plan.jobs
+    exported = targets.export(plan, target)
+    said = " ".join([*exported.warnings, *exported.files.values()])
+    if target == "terraform":
+        return
+    for part in job.offload or ():
+        assert {"optimizer": "offload", "params": "offload", "activations": "activation"}[part] in said.lower()
+    if job.precision == "fp8":
+        assert "fp8" in said
+    if job.checkpoint_steps is not None:
+        assert f"{job.checkpoint_steps} steps" in " ".join(exported.warnings)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("zero_stage", [0, 3])
+@pytest.mark.parametrize("target", targets.TRAINING)
+def test_every_optimizer_of_plans_is_written_or_a_warning(optimizer: str, zero_stage: int, target: str) -> None:
+    exported = targets.export(make_training_plan(optimizer=optimizer, zero_stage=zero_stage), target)
+    family = optimizer.removeprefix("paged-").removesuffix("-8bit").removesuffix("w")
+    plain = re.findall(r"optim(?:izer)?[\s:\"'=]+([\w-]+)", " ".join(exported.files.values()))
+    kept = plain and all(family in word for word in plain) and ("8bit" in optimizer) == ("8bit" in " ".join(plain))
+    assert (
+        kept
+        or any("optimizer" in warning or "states" in warning for warning in exported.warnings)
+        or (target == "megatron" and "--exp-avg-dtype fp8" in " ".join(exported.files.values()))
+    )
+
+
+def test_a_run_on_spot_saves_as_often_as_the_plan_counts_on_and_goes_on_from_there() -> None:
+    plan = make_training_plan(**PLANS["LoRA on a spot machine"])
+    (job,) = plan.jobs
+    assert job.checkpoint_steps == round(job.steps * 0.5 / 10.5)
+    text = "".join(targets.export(plan, "fsdp").files.values())
+    assert f"--save_steps {job.checkpoint_steps}" in text
+    assert "--resume_from_checkpoint" in text
+    assert "sky jobs launch" in "".join(targets.export(plan, "skypilot").files.values())
+    assert "#SBATCH --requeue" in "".join(targets.export(plan, "slurm").files.values())
+    (job_manifest,) = yaml.safe_load_all("".join(targets.export(plan, "kubernetes").files.values()))
+    assert job_manifest["spec"]["podFailurePolicy"]["rules"][0]["action"] == "Ignore"
+
+
+def test_the_newest_checkpoint_is_the_one_with_the_highest_step(tmp_path: Path) -> None:
+    (script,) = targets.export(make_training_plan(**PLANS["LoRA on a spot machine"]), "fsdp").files.values()
+    (tmp_path / "torchrun").write_text('#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n')
+    (tmp_path / "torchrun").chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TRAIN_SCRIPT": "train.py", "OUTPUT_DIR": str(tmp_path / "out")}
+
+    def words() -> list[str]:
+        ran = subprocess.run(["bash", "-c", script], env=variables, capture_output=True, text=True, check=True)
+        return ran.stdout.splitlines()
+
+    assert "--resume_from_checkpoint" not in words()
+    for step in (9, 100, 20):
+        (tmp_path / "out" / f"checkpoint-{step}").mkdir(parents=True)
+    assert words()[-1] == str(tmp_path / "out/checkpoint-100")
+
+
+def test_several_machines_of_kubernetes_find_the_first_by_name() -> None:
+    (text,) = targets.export(make_training_plan(), "kubernetes").files.values()
+    service, job = yaml.safe_load_all(text)
+    pod = job["spec"]["template"]["spec"]
+    assert job["spec"]["completionMode"] == "Indexed"
+    assert (job["spec"]["completions"], job["spec"]["parallelism"]) == (2, 2)
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["selector"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
+    first = next(one["value"] for one in pod["containers"][0]["env"] if one["name"] == "MASTER_ADDR")
+    assert first == f"{job['metadata']['name']}-0.{pod['subdomain']}"
+    assert pod["subdomain"] == service["metadata"]["name"]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_jobs_are_valid_by_the_schema_of_kubernetes(name: str) -> None:
+    validator = pytest.importorskip("kubernetes_validate", exc_type=ImportError)
+    (text,) = targets.export(make_training_plan(**PLANS[name]), "kubernetes").files.values()
+    for document in yaml.safe_load_all(text):
+        validator.validate(document, "1.32", strict=True)
+
+
+def test_a_task_of_dstack_has_the_machines_and_the_command() -> None:
+    (text,) = targets.export(make_training_plan(), "dstack").files.values()
+    content = yaml.safe_load(text)
+    assert (content["type"], content["nodes"]) == ("task", 2)
+    assert content["resources"]["gpu"] == {"name": "H100", "memory": "80GB", "count": 8}
+    joined = " && ".join(content["commands"])
+    checked = subprocess.run(["sh", "-n"], input=joined, text=True, capture_output=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+
+
+def test_software_of_the_plan_starts_the_run_on_orchestrators() -> None:
+    for target in ("skypilot", "dstack", "kubernetes", "slurm"):
+        for name, flag in (("pre-training with TP and PP", "--tensor-model-parallel-size 4"), ("fp16", "--dtype")):
+            text = "".join(targets.export(make_training_plan(**PLANS[name]), target).files.values())
+            assert flag in text
 
 
 @pytest.mark.parametrize("target", ["fsdp", "deepspeed", "megatron", "slurm"])
@@ -146,10 +201,3 @@ def test_a_task_of_skypilot_asks_for_the_machines_and_the_script() -> None:
     assert "service" not in content
     checked = subprocess.run(["bash", "-n"], input=content["run"], text=True, capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr
-
-
-def test_a_task_is_valid_by_the_schema_of_skypilot() -> None:
-    schemas = pytest.importorskip("sky.utils.schemas", exc_type=ImportError)
-    jsonschema = pytest.importorskip("jsonschema", exc_type=ImportError)
-    (text,) = targets.export(make_training_plan(), "skypilot").files.values()
-    jsonschema.validate(yaml.safe_load(text), schemas.get_task_schema())
