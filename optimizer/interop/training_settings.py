@@ -69,6 +69,11 @@ _TASKS: Final[Mapping[str, str]] = {
     "train": "train",
 }
 _METHODS: Final = ("method", "adapter", "finetuning_type", "train_type", "tuner_type", "training_method", "task")
+_FOUR_BITS: Final = (
+    *("load_in_4bit", "use_4bit_quantization", "use_4bit", "bnb_config.load_in_4bit", "qlora"),
+    *("quantize_base", "model.quantize_base"),
+)
+_ADAPTERS: Final = ("use_peft", "use_peft_lora", "use_lora", "peft", "lora")
 _PRECISIONS: Final[Mapping[str, str]] = {
     "bf16": "bf16",
     "bfloat16": "bf16",
@@ -250,13 +255,13 @@ def _stack(settings: Settings) -> str | None:
 
 def _task(settings: Settings) -> str | None:
     """The task by the method that is named, by 4-bit weights, or by adapters that are set."""
-    four_bits = settings.is_on("load_in_4bit", "qlora", "quantize_base", "model.quantize_base") is True
+    four_bits = settings.is_on(*_FOUR_BITS) is True
     four_bits = four_bits or settings.text("quantization_bit", "quant_bits") == "4"
     named = None
     for name in _METHODS:
         word = (settings.text(name) or "").lower().replace("-", "_")
         named = named or _TASKS.get(word)
-    adapters = settings.count("lora_rank") is not None or settings.is_on("use_peft", "use_lora", "peft", "lora") is True
+    adapters = settings.count("lora_rank") is not None or settings.is_on(*_ADAPTERS) is True
     if named in (None, "finetune", "lora") and adapters:
         named = "lora"
     if four_bits and named in (None, "lora"):

@@ -79,3 +79,39 @@ def test_d74_the_memory_that_its_maintainers_saw(costopt: Command, stack: tuple[
     assert low <= sized["memory"]["per_gpu_gib"] <= 32
     assert sized["recompute"] == "full"
     assert any("experts included" in line for line in sized["assumptions"])
+
+
+D74_TASK = """type: task
+name: trl-train-deepseek-v2
+python: "3.10"
+env:
+  - MODEL_ID=deepseek-ai/DeepSeek-V2-Lite
+commands:
+  - pip install trl peft bitsandbytes
+  - python train.py
+    --model_name_or_path "deepseek-ai/DeepSeek-V2-Lite"
+    --max_seq_len 512
+    --bf16 True
+    --packing True
+    --per_device_train_batch_size 8
+    --gradient_accumulation_steps 4
+    --gradient_checkpointing True
+    --use_peft_lora True
+    --lora_r 16
+    --lora_target_modules "all-linear"
+    --use_4bit_quantization True
+    --use_nested_quant True
+resources:
+  gpu: 48GB
+"""
+"""The settings of the file that decide its memory, as its commands name them."""
+
+
+def test_d74_the_commands_of_the_file_are_sized_as_they_are(costopt: Command) -> None:
+    Path("task.dstack.yml").write_text(D74_TASK)
+    (job,) = json_of(costopt, "import", "task.dstack.yml")["services"]
+    assert (job["training"]["task"], job["training"]["recompute"], job["training"]["stack"]) == ("qlora", "full", "hf")
+    sized = {one["accelerator"]: one for one in job["options"] if one["training"] is not None}
+    assert sized["L40S"]["verdict"] == "fits"
+    # About 25 GB, its comment says.
+    assert sized["L40S"]["training"]["memory_gib_per_gpu"] == pytest.approx(25e9 / 2**30, rel=0.1)

@@ -76,6 +76,8 @@ def test_flags_of_megatron_are_read() -> None:
         ("tune run --nproc_per_node 4 full_finetune_distributed --config llama3_1/8B_full", "torchtune", "finetune"),
         ("cd /work && bash -c 'torchrun --nproc_per_node 4 pretrain.py --bf16'; echo done", "torchrun", "train"),
         ("python train.py --lora_r 8 --load_in_4bit True", "python", "qlora"),
+        ("python train.py --use_peft_lora True --lora_r 8 --use_4bit_quantization True", "python", "qlora"),
+        ("python train.py --use_peft_lora True --lora_r 8 --use_4bit_quantization False", "python", "lora"),
     ],
 )
 def test_each_program_that_starts_training_is_known_with_its_task(command: str, program: str, task: str) -> None:
