@@ -172,7 +172,7 @@ class PlanResult(Result):
     def _html(self) -> Iterator[str]:
         title = f"Plan: {self._headline()} (estimate)"
         document = self.document
-        yield _html_table(title, _INSTANCE_COLUMNS, [_instance_cells(one) for one in self.instances])
+        yield html_table(title, _INSTANCE_COLUMNS, [_instance_cells(one) for one in self.instances])
         if not self.feasible:
             yield _table_of(document["shortfalls"], "Short of", ("limit", "needed", "available", "unit"))
             keys = ("flag", "hours", "usd_total", "note") if self.is_training else ("flag", "usd_per_month", "note")
@@ -250,7 +250,7 @@ class SizeResult(Result):
         for key, value in self.performance.items():
             shown = f"{value['value']} ({value['low']} to {value['high']})" if isinstance(value, dict) else value
             rows.append((_words(key), shown))
-        return _html_table(f"{self._headline()} (estimate)", ("what", "value"), rows) + _notes(self)
+        return html_table(f"{self._headline()} (estimate)", ("what", "value"), rows) + _notes(self)
 
     def _estimate(self, key: str) -> float | None:
         found = self.performance.get(key)
@@ -320,7 +320,7 @@ class OffersResult(Result):
         more = f", the first {len(shown)} of {len(self):,}" if len(self) > len(shown) else ""
         title = f"Offers: {self.document['origin']}{more}"
         cells = [_offer_cells(one) for one in shown]
-        return _html_table(title, _OFFER_COLUMNS, cells)
+        return html_table(title, _OFFER_COLUMNS, cells)
 
 
 _OFFERS_SHOWN: Final = 50
@@ -402,7 +402,7 @@ def _notes(result: Result) -> str:
 def _table_of(entries: Iterable[Row], title: str, keys: Sequence[str], *, always: bool = False) -> str:
     """A table of those keys of the entries; nothing for no entry, unless it is wanted `always`."""
     rows = [[_shown(entry.get(key)) for key in keys] for entry in entries]
-    return _html_table(title, [_words(key) for key in keys], rows) if rows or always else ""
+    return html_table(title, [_words(key) for key in keys], rows) if rows or always else ""
 
 
 def _shown(value: object) -> object:
@@ -411,7 +411,8 @@ def _shown(value: object) -> object:
     return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table of text: what looks like markup is shown as it is written."""
     head = "".join(f"<th>{_escaped(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{_escaped(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     caption = f"<caption>{_escaped(title)}</caption>"
