@@ -59,6 +59,23 @@ def test_axolotl_asks_for_adapters_in_four_bits() -> None:
     assert (content["adapter"], content["load_in_4bit"], content["lora_r"]) == ("qlora", True, 16)
 
 
+@pytest.mark.parametrize(
+    ("task", "model", "said", "four_bits"),
+    [
+        ("qlora", "Qwen/Qwen3-30B-A3B", True, True),
+        ("lora", "Qwen/Qwen3-30B-A3B", True, False),
+        ("qlora", "meta-llama/Llama-3.1-8B", False, False),
+        ("qlora", "somebody/unknown", False, False),
+    ],
+)
+def test_experts_that_axolotl_leaves_out_of_adapters_are_a_warning(
+    task: str, model: str, said: bool, four_bits: bool
+) -> None:
+    warnings = " ".join(targets.export(make_training_plan(task=task, model=model, lora_rank=16), "axolotl").warnings)
+    assert ("lora_target_parameters" in warnings) == said
+    assert ("quantize_moe_experts: true" in warnings) == four_bits
+
+
 def test_a_layout_that_a_target_cannot_express_is_a_warning() -> None:
     plan = make_training_plan(tensor_parallel=8, data_parallel=2, stack="megatron")
     warnings = " ".join(targets.export(plan, "fsdp").warnings)
