@@ -1,5 +1,6 @@
 """Turns the commands that start a training job, alone or in a script, into what the job asks for."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +8,7 @@ from typing import Any, Final
 
 from optimizer.interop.asks import TrainingAsk, whole
 from optimizer.interop.command_lines import commands
-from optimizer.interop.training_settings import Setting, Settings, is_training, plain, training_of
+from optimizer.interop.training_settings import Setting, Settings, is_training, plain, settings_of, training_of
 
 _LAUNCHERS: Final[Mapping[tuple[str, ...], str]] = {
     ("torchrun",): "torchrun",
@@ -32,6 +33,8 @@ _SERVERS: Final = re.compile(r"vllm|sglang|tritonserver|trtllm|text-generation|t
 
 _SWITCHES: Final = frozenset(
     {
+        *("use_megatron_fsdp", "use_precision_aware_optimizer", "optimizer_cpu_offload", "moe_grouped_gemm"),
+        *("multi_latent_attention", "disable_bias_linear", "no_gradient_accumulation_fusion", "grad_reduce_in_bf16"),
         *("standalone", "no_python", "module", "m", "bf16", "fp16", "use_distributed_optimizer", "sequence_parallel"),
         *(
             "recompute_activations",
@@ -161,11 +164,23 @@ def _settings(words: Sequence[str], numbers: Sequence[int], begin: int) -> tuple
                 value = following if index < len(words) else "true"
                 index += 1
             values[name] = Setting(value if equals or value else "true", line)
+            values |= _inner(name, value, line)
         elif equals and re.fullmatch(r"\+{0,2}[A-Za-z_][\w.]*", key):
             values[plain(key.lstrip("+"))] = Setting(value, line)
         else:
             others.append(word)
     return Settings(values=values), others
+
+
+def _inner(name: str, value: str, line: int) -> Iterator[tuple[str, Setting]]:
+    """The settings within a value that is a JSON object, as --fsdp_config takes one."""
+    if value.startswith("{"):
+        try:
+            content = json.loads(value)
+        except (ValueError, RecursionError):
+            return
+        for key, setting in settings_of(content, {}).values.items():
+            yield f"{name}.{key}", replace(setting, line=line)
 
 
 def _parts(words: Sequence[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:

@@ -118,9 +118,13 @@ _OFFLOADS: Final[Mapping[str, str]] = {
     "fsdp_offload_params": "params",
     "fsdp_config.offload_params": "params",
     "fsdp_cpu_offload": "params",
+    "fsdp_config.cpu_offload": "params",
+    "activation_offloading": "activations",
+    "enable_activation_offloading": "activations",
     "optimizer_cpu_offload": "optimizer",
 }
 _HOSTS: Final = ("cpu", "nvme", "true", "1")
+_MEGATRON_SHARDING: Final[Mapping[str, int]] = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _ZERO_IN_A_NAME: Final = re.compile(r"(?:z|zero)[_-]?(?:stage)?[_-]?([0-3])(?!\d)", re.IGNORECASE)
 _DEEPEST: Final = 6
 _MOST_SETTINGS: Final = 2000
@@ -305,6 +309,9 @@ def _zero_stage(settings: Settings) -> int | None:
     stated = settings.text(*COUNTS["zero_stage"])
     if stated in ("0", "1", "2", "3"):
         return int(stated)
+    sharded = _MEGATRON_SHARDING.get(settings.text("data_parallel_sharding_strategy") or "")
+    if sharded is not None and settings.is_on("use_megatron_fsdp", "use_custom_fsdp") is True:
+        return sharded
     if settings.is_on("use_distributed_optimizer") is True:
         return 1
     sharding = settings.text("fsdp_config.fsdp_sharding_strategy", "fsdp_sharding_strategy", "fsdp") or ""
@@ -334,5 +341,8 @@ def _recompute(settings: Settings) -> str | None:
         return granularity
     if settings.is_on("recompute_activations") is True:
         return "selective"
-    switched = settings.is_on(*_RECOMPUTES)
-    return None if switched is None else ("full" if switched else "none")
+    switched = {settings.is_on(name) for name in _RECOMPUTES} - {None}
+    if not switched:
+        return None
+    # FSDP's own switch stands beside the trainer's, which is then off.
+    return "full" if True in switched else "none"
