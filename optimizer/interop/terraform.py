@@ -1,10 +1,11 @@
-"""Turns the instances of a plan into Terraform: machines of AWS, Google and Azure, variables for the unknown."""
+"""Turns the instances of a plan into Terraform for AWS, Google and Azure, and Terraform into the machines it makes."""
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from optimizer.interop.asks import Ask, whole
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, comment, provenance, slug
 
 VERSION: Final = "1.11"
@@ -194,3 +195,104 @@ def _azure(bought: Purchase, label: str) -> str:
 
 def _alias(region: str | None) -> str:
     return slug(region or "default").replace("-", "_")
+
+
+_RESOURCE: Final = re.compile(
+    r'^\s*resource\s+"(aws_instance|google_compute_instance|azurerm_linux_virtual_machine)"\s+"([\w-]+)"\s*\{', re.ASCII
+)
+_ASSIGNED: Final = re.compile(r'^\s*"?([\w-]+)"?\s*=\s*(.+?)\s*$', re.ASCII)
+_PROVIDER: Final = re.compile(r'^\s*provider\s+"([\w-]+)"\s*\{', re.ASCII)
+_VARIABLE: Final = re.compile(r'^\s*variable\s+"([\w-]+)"\s*\{', re.ASCII)
+_SELLERS: Final = {local: seller for seller, local in _LOCAL_NAMES.items()}
+_TYPES: Final = ("instance_type", "machine_type", "size")
+_LONGEST_LINE: Final = 2000
+
+
+def is_terraform(text: str) -> bool:
+    """Whether a machine of one of the known kinds stands in it."""
+    return any(_RESOURCE.match(line) for line in text.splitlines() if len(line) < _LONGEST_LINE)
+
+
+def read(text: str) -> list[Ask]:
+    """The machines that a configuration makes, each kind with its count; expressions other than constants and
+    variables with a default are not known."""
+    blocks = list(_blocks(text))
+    defaults = {
+        name: words["default"][0] for kind, name, _, words in blocks if kind == "variable" and "default" in words
+    }
+    regions: dict[str, str] = {}
+    for kind, name, _, words in blocks:
+        if kind == "provider" and "region" in words:
+            alias = _value(words.get("alias", ("", 0))[0], {})
+            regions[f"{name}.{alias}" if alias else name] = _value(words["region"][0], defaults) or ""
+    return [
+        _machine(kind, name, line, words, defaults, regions) for kind, name, line, words in blocks if kind in _KINDS
+    ]
+
+
+_KINDS: Final = {"aws_instance": "aws", "google_compute_instance": "google", "azurerm_linux_virtual_machine": "azurerm"}
+
+
+def _machine(
+    kind: str,
+    name: str,
+    line: int,
+    words: Mapping[str, tuple[str, int]],
+    defaults: Mapping[str, str],
+    regions: Mapping[str, str],
+) -> Ask:
+    def said(*keys: str) -> str | None:
+        return next((_value(words[key][0], defaults) for key in keys if key in words), None)
+
+    place = words.get("provider", (_KINDS[kind], 0))[0]
+    zone = said("zone", "availability_zone")
+    region = said("location") or regions.get(place)
+    if region is None and zone is not None:
+        region = zone.rpartition("-")[0] if kind == "google_compute_instance" else zone.rstrip("abcdef")
+    lines = {"place": next((words[key][1] for key in _TYPES if key in words), line)}
+    if "count" in words:
+        lines["replicas"] = words["count"][1]
+    spot = {said("market_type"), said("provisioning_model"), said("priority")}
+    return Ask(
+        source="Terraform",
+        name=name,
+        instance_type=said(*_TYPES),
+        provider=_SELLERS[_KINDS[kind]],
+        region=region or None,
+        replicas=whole(said("count")) or 1,
+        spot=any((word or "").lower() == "spot" for word in spot),
+        lines=lines,
+    )
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str, int, dict[str, tuple[str, int]]]]:
+    """Kind, name, line and assignments of each block of interest, those of nested blocks with it."""
+    kind, name, begin, depth = "", "", 0, 0
+    words: dict[str, tuple[str, int]] = {}
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = "" if len(raw) > _LONGEST_LINE else raw.split("#", 1)[0].split(" //", 1)[0]
+        if not kind:
+            for opening, what in ((_RESOURCE, ""), (_PROVIDER, "provider"), (_VARIABLE, "variable")):
+                match = opening.match(line)
+                if match:
+                    kind, name, begin = what or match[1], match[2] if not what else match[1], number
+                    words, depth = {}, 0
+        if kind:
+            assigned = _ASSIGNED.match(line.partition("{")[2] if number == begin else line)
+            if assigned:
+                words.setdefault(assigned[1], (assigned[2].removesuffix("}").strip(), number))
+            depth += line.count("{") - line.count("}")
+            if depth <= 0:
+                yield kind, name, begin, words
+                kind = ""
+
+
+def _value(text: str, defaults: Mapping[str, str]) -> str | None:
+    """A constant, or the default of a variable; None for another expression."""
+    if text.startswith("var."):
+        text = defaults.get(text.removeprefix("var."), "")
+    if re.fullmatch(r'"[^"$%]*"', text):
+        return text[1:-1]
+    return (
+        text if re.fullmatch(r"[\w.]+", text, re.ASCII) and not text.startswith(("local.", "data.", "each.")) else None
+    )

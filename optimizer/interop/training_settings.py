@@ -82,6 +82,16 @@ _PRECISIONS: Final[Mapping[str, str]] = {
     "half": "fp16",
     "fp8": "fp8",
 }
+_SWITCHED: Final[Mapping[str, str]] = {
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "bf16.enabled": "bf16",
+    "fp16.enabled": "fp16",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+}
+"""Switches of an arithmetic; the last two are axolotl's for weights and optimizer in 16 bit, too."""
+
 _OPTIMIZERS: Final = (
     "optim",
     "optimizer",
@@ -213,6 +223,7 @@ def training_of(settings: Settings, *, stack: str | None = None) -> TrainingAsk:
         tokens=_tokens(settings),
         optimizer=_optimizer(settings),
         precision=_precision(settings),
+        master_weights=_master_weights(settings),
         lora_rank=settings.count("lora_rank"),
         zero_stage=_zero_stage(settings),
         offload=frozenset(_offloaded(settings)),
@@ -297,11 +308,22 @@ def _optimizer(settings: Settings) -> str | None:
 def _precision(settings: Settings) -> str | None:
     if settings.text("fp8_format", "fp8_recipe") or settings.is_on("fp8") is True:
         return "fp8"
-    for name in ("bf16", "fp16", "bf16.enabled", "fp16.enabled"):
+    for name, precision in _SWITCHED.items():
         if settings.is_on(name) is True:
-            return name[:4]
+            return precision
     word = (settings.text("mixed_precision", "precision", "torch_dtype", "dtype") or "").lower()
     return _PRECISIONS.get(word.removeprefix("torch.").removesuffix("_mixed").removesuffix("-mixed"))
+
+
+def _master_weights(settings: Settings) -> bool | None:
+    """Whether weights are kept in FP32 beside the arithmetic; None where the settings leave it open."""
+    if settings.is_on("bfloat16", "float16", "bf16.bf16_master_weights_and_grads") is True:
+        return False
+    loaded = (settings.text("dtype", "torch_dtype") or "").removeprefix("torch.")
+    mixed = settings.is_on("bf16"), settings.is_on("fp16")
+    if _PRECISIONS.get(loaded) in ("bf16", "fp16") and mixed == (False, False):
+        return False
+    return True if loaded == "float32" and True in mixed else None
 
 
 def _zero_stage(settings: Settings) -> int | None:

@@ -1,4 +1,4 @@
-"""Files of training runs, read by the parsers of TRL, transformers, DeepSpeed and axolotl: they say what the plan says."""
+"""Files of training runs, read by the parsers of TRL, transformers, DeepSpeed and axolotl: they say what plans say."""
 
 import json
 import subprocess

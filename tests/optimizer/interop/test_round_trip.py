@@ -1,0 +1,158 @@
+"""What export wrote, import reads: the plan's accelerators, counts and layout, by target and plan."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from optimizer.interop import fsdp, megatron, targets
+from optimizer.interop.asks import Ask
+from optimizer.interop.launch_plan import LaunchPlan, Purchase, TrainingJob
+from optimizer.interop.recognise import recognise
+from tests.optimizer.interop import builders, training_plans
+
+TRAINING = tuple(target for target in (*targets.TRAINING, *targets.BOTH) if target != "terraform")
+ORCHESTRATORS = tuple(target for target in targets.BOTH if target != "terraform")
+
+
+def asks_of(plan: LaunchPlan, target: str) -> Iterator[tuple[str, Ask]]:
+    """What each file of the export asks for, by its name."""
+    for name, text in targets.export(plan, target).files.items():
+        for ask in recognise(text, name).asks:
+            yield name, ask
+
+
+def is_the_machine(ask: Ask, bought: Purchase, target: str) -> None:
+    """Accelerator, seller, place and way of buying."""
+    variants = {variant.name for wish in ask.wishes for variant in (wish.accelerator, *wish.variants)}
+    assert bought.accelerator in variants
+    assert {wish.accelerator.memory_gib for wish in ask.wishes} == {memory_of(bought.accelerator)}
+    assert ask.region == bought.region
+    if target != "slurm":
+        assert ask.spot == (bought.purchase_option == "spot")
+    if target != "kubernetes":
+        assert ask.provider == bought.provider
+    assert ask.instance_type in (None, bought.instance_type)
+
+
+def memory_of(accelerator: str) -> float:
+    from providers.accelerators import resolve
+
+    return resolve(accelerator).memory_gib
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What the flags of a target say of a job; None = they cannot say it."""
+
+    zero_stage: int | None
+    splits: bool
+    recompute: str | None
+    offload: frozenset[str]
+    optimizer: str
+
+
+def said(job: TrainingJob, target: str) -> Said:
+    """The plan's values as far as the target's words have them; the rest is a warning of the export."""
+    offload = job.offload or frozenset()
+    recompute = "none" if job.recompute == "none" else "full"
+    if target == "megatron" or (target in ORCHESTRATORS and job.stack in megatron.STACKS):
+        moved = offload & {"optimizer"} if job.zero_stage else frozenset()
+        named = {"adamw-8bit": "adamw", "paged-adamw-8bit": "adamw", "adafactor": "adamw"}
+        optimizer = named.get(job.optimizer, job.optimizer)
+        switched = None if job.recompute == "none" else job.recompute
+        return Said(job.zero_stage or None, True, switched, moved, optimizer)
+    if target == "deepspeed":
+        moved = offload & {"activations"}
+        return Said(job.zero_stage, False, recompute, moved, job.optimizer)
+    optimizer = job.optimizer.removeprefix("paged-") if fsdp.shards(job) else job.optimizer
+    moved = offload if fsdp.shards(job) else offload & {"activations"}
+    if moved & {"optimizer", "params"}:
+        moved |= {"optimizer", "params"}
+    zero = max(2, job.zero_stage) if fsdp.shards(job) else None
+    return Said(zero, False, recompute, moved, optimizer)
+
+
+@pytest.mark.parametrize("name", training_plans.PLANS)
+@pytest.mark.parametrize("target", TRAINING)
+def test_a_training_run_comes_back(name: str, target: str) -> None:
+    plan = training_plans.make_training_plan(**training_plans.PLANS[name])
+    (job,) = plan.jobs
+    expected = said(job, target)
+    found = [ask for file, ask in asks_of(plan, target) if not file.endswith(".json")]
+    assert len(found) == 1
+    ask, training = found[0], found[0].training
+    assert training is not None
+    is_the_machine(ask, job.purchase, target)
+    assert [wish.count * ask.nodes for wish in ask.wishes] == [job.ranks] * len(ask.wishes)
+    assert ask.model == (job.model if target != "megatron" and not expected.splits else None)
+    assert (training.seq_len, training.micro_batch) == (job.seq_len, job.micro_batch)
+    assert training.steps == job.steps
+    assert training.zero_stage == expected.zero_stage
+    assert training.recompute == expected.recompute
+    assert training.offload == expected.offload
+    assert training.optimizer == expected.optimizer
+    assert training.precision == (job.precision if expected.splits or target == "axolotl" else sixteen(job))
+    if not expected.splits and not job.is_adapter and target != "axolotl":
+        assert training.master_weights == job.master_weights
+    if job.is_adapter:
+        assert (training.task, training.lora_rank) == (
+            (job.task, job.lora_rank) if target != "megatron" else (None,) * 2
+        )
+    if expected.splits:
+        assert (ask.tensor_parallel, ask.pipeline_parallel) == (job.tensor_parallel, job.pipeline_parallel)
+        assert (training.context_parallel, training.expert_parallel) == (job.context_parallel, job.expert_parallel)
+        sequences = training.sequences_per_step
+    else:
+        ranks = job.ranks // (training.context_parallel or 1)
+        sequences = training.micro_batch * (training.gradient_accumulation or 1) * ranks
+    assert sequences is not None
+    assert sequences * job.seq_len == job.global_batch_tokens
+
+
+def sixteen(job: TrainingJob) -> str:
+    return "fp16" if job.precision == "fp16" else "bf16"
+
+
+@pytest.mark.parametrize("name", training_plans.PLANS)
+def test_a_configuration_of_deepspeed_comes_back(name: str) -> None:
+    plan = training_plans.make_training_plan(**training_plans.PLANS[name])
+    (job,) = plan.jobs
+    (ask,) = (ask for file, ask in asks_of(plan, "deepspeed") if file.endswith(".json"))
+    assert ask.training is not None
+    is_the_machine(ask, job.purchase, "deepspeed")
+    assert [wish.count * ask.nodes for wish in ask.wishes] == [job.ranks] * len(ask.wishes)
+    assert (ask.training.zero_stage, ask.training.micro_batch) == (job.zero_stage, job.micro_batch)
+    moved = (job.offload or frozenset()) & ({"optimizer", "params"} if job.zero_stage == 3 else {"optimizer"})
+    assert ask.training.offload == (moved if job.zero_stage else frozenset())
+
+
+@pytest.mark.parametrize("name", builders.PLANS)
+def test_batch_scripts_of_slurm_come_back(name: str) -> None:
+    plan = builders.PLANS[name]()
+    found = dict(asks_of(plan, "slurm"))
+    assert len(found) == len(plan.groups)
+    for group in plan.groups:
+        ask = next(ask for file, ask in found.items() if f"-{group.name}." in file)
+        is_the_machine(ask, group.purchase, "slurm")
+        assert (ask.tensor_parallel, ask.pipeline_parallel) == (group.tensor_parallel, group.pipeline_parallel)
+        assert (ask.model, ask.context_tokens) == (group.model, group.context_tokens)
+        assert (ask.nodes, ask.replicas * ask.data_parallel) == (group.instances_per_replica, group.replicas)
+        (count,) = {wish.count for wish in ask.wishes}
+        assert count * ask.nodes == group.accelerators_per_replica
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        *(build() for build in builders.PLANS.values()),
+        *(training_plans.make_training_plan(**over) for over in training_plans.PLANS.values()),
+    ],
+    ids=[*builders.PLANS, *training_plans.PLANS],
+)
+def test_machines_of_terraform_come_back(plan: LaunchPlan) -> None:
+    found = [ask for _, ask in asks_of(plan, "terraform")]
+    assert len(found) == len(plan.purchases)
+    for ask, bought in zip(found, plan.purchases, strict=True):
+        assert (ask.provider, ask.region, ask.instance_type) == (bought.provider, bought.region, bought.instance_type)
+        assert (ask.replicas, ask.spot) == (bought.count, bought.purchase_option == "spot")
