@@ -109,4 +109,68 @@ def on_google() -> LaunchPlan:
     )
 
 
-PLANS = {"two groups": two_groups, "over two machines": over_two_machines, "on Google": on_google}
+def make_memory(**over: float) -> dict[str, float]:
+    """What a card of 80 GB holds at a share of 0.85."""
+    fields = {
+        "usable_gib_per_gpu": 80.0,
+        "weights_gib": 20.0,
+        "activations_gib": 4.0,
+        "overhead_gib": 0.5,
+        "kv_room_gib": 43.5,
+    }
+    return fields | over
+
+
+def with_experts() -> LaunchPlan:
+    """A mixture of experts in FP8 with its experts split over eight cards, a cache in FP8 and shared prefixes."""
+    machine = {"instance_type": "p5en.48xlarge", "accelerator": "H200-SXM5-141GB"}
+    replicas = {
+        **machine,
+        "precision": "fp8",
+        "kv_precision": "fp8",
+        "expert_parallel": 8,
+        "engine": "vllm",
+        "gpu_memory_utilization": 0.85,
+        "prefix_cache_hit": 0.4,
+        "memory": make_memory(),
+    }
+    return make_plan([make_instances(**machine)], [make_replicas(**replicas)], model="deepseek-ai/DeepSeek-V3")
+
+
+def several_models() -> LaunchPlan:
+    """A chat on committed machines and in part on spot, and a small model that writes code."""
+    small = {"instance_type": "g6.xlarge", "accelerator": "L4", "precision": "fp16", "tensor_parallel": 1}
+    commitment = {"kind": "savings_plan", "term_months": 12, "upfront_usd": "0"}
+    committed = {"purchase_option": "reserved_1y"}
+    document = make_document(
+        [
+            make_instances(**committed, commitment=commitment, count=2),
+            make_instances(purchase_option="spot", usd_per_hour="20.1"),
+            make_instances(
+                **{key: small[key] for key in ("instance_type", "accelerator")}, accelerator_count=1, count=5
+            ),
+        ],
+        [
+            make_replicas(**committed, tensor_parallel=4, count=4, engine="sglang", memory=make_memory()),
+            make_replicas(purchase_option="spot", tensor_parallel=4, count=2, requests_per_s=1.25),
+            make_replicas(**small, workload="code", count=5, batch=16, requests_per_s=4.0),
+        ],
+        routing=[
+            {"workload": "chat", "replica_group": 0, "input_tokens": 100, "output_tokens": 10, "share": 0.9},
+            {"workload": "chat", "replica_group": 1, "input_tokens": 100, "output_tokens": 10, "share": 0.1},
+            {"workload": "chat", "replica_group": 0, "input_tokens": 4000, "output_tokens": 10, "share": 0.5},
+            {"workload": "chat", "replica_group": 1, "input_tokens": 4000, "output_tokens": 10, "share": 0.5},
+        ],
+    )
+    code = {"name": "code", "model": "Qwen/Qwen2.5-7B-Instruct", "context_tokens": 8192, "kv_precision": None}
+    document["workloads"].append(code)
+    return parse_plan(json.dumps(document), "plan.json")
+
+
+PLANS = {
+    "two groups": two_groups,
+    "over two machines": over_two_machines,
+    "on Google": on_google,
+    "with experts": with_experts,
+    "several models": several_models,
+}
