@@ -146,45 +146,76 @@ def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
 
 
 def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
-    """The service or task of a dstack file; memory without a name is a wish for every such accelerator."""
-    resources = content.get("resources")
-    gpu = resources.get("gpu") if isinstance(resources, Mapping) else None
-    wishes, faults = divided(list(_wishes(gpu, line_of(lines, "resources", "gpu"))))
-    commands = "\n".join(texts(content.get("commands")))
+    """The service or task of a dstack file; memory without a name is a wish for every such accelerator.
+
+    Groups of replicas or of nodes, which have resources and commands of their own, are an ask each.
+    """
+    for key, count in (("replicas", "replicas"), ("groups", "nodes")):
+        groups = content.get(key)
+        if isinstance(groups, list):
+            return [
+                _read({**content, **_mapping(group), count: _mapping(group).get(count)}, lines, (key, index))
+                for index, group in enumerate(groups)
+            ]
+    return [_read(content, lines, ())]
+
+
+def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...]) -> Ask:
+    """One service, task or group; `path` is where its own keys stand."""
+
+    def line(*keys: str | int) -> int | None:
+        own = (*path, *keys)
+        return line_of(lines, *own) if own[: len(path) + 1] in lines else line_of(lines, *keys)
+
+    wishes, faults = divided(list(_wishes(_mapping(content.get("resources")).get("gpu"), line("resources", "gpu"))))
+    nodes = whole(content.get("nodes")) or 1
     variables = {key: value for key, _, value in (text.partition("=") for text in texts(content.get("env")))}
-    variables |= {"DSTACK_GPUS_NUM": str(wishes[0].count)} if wishes else {}
-    found = next(servers(commands, (line_of(lines, "commands", 0) or 1) + 1, variables), None)
-    model = (found.values.get("model") if found else None) or _model(content.get("model"))
+    variables |= {str(key): str(value) for key, value in _mapping(content.get("env")).items() if value is not None}
+    variables["DSTACK_NODES_NUM"] = str(nodes)
+    if wishes:
+        variables |= {"DSTACK_GPUS_NUM": str(wishes[0].count * nodes), "DSTACK_GPUS_PER_NODE": str(wishes[0].count)}
+    commands = content.get("commands")
+    started = (
+        found
+        for index, command in enumerate(commands if isinstance(commands, list) else ())
+        # The text of a block begins on the line after its dash.
+        for found in servers(str(command), (line("commands", index) or 1) + ("\n" in str(command)), variables)
+    )
+    found = next(started, None)
     types = list(texts(content.get("instance_types")))
     backends, regions = list(texts(content.get("backends"))), list(texts(content.get("regions")))
-    return [
-        Ask(
-            source="dstack",
-            name=str(content.get("name") or content.get("type")),
-            model=model,
-            wishes=wishes,
-            nodes=whole(content.get("nodes")) or 1,
-            replicas=whole(str(content.get("replicas") or 1).split("..", maxsplit=1)[0]) or 1,
-            provider=backends[0].lower() if len(backends) == 1 else None,
-            region=regions[0] if len(regions) == 1 else None,
-            instance_type=types[0] if len(types) == 1 else None,
-            spot=content.get("spot_policy") == "spot",
-            lines={
-                **{name: line for name, path in _PATHS.items() if (line := line_of(lines, *path)) is not None},
-                **(found.lines if found else {}),
-            },
-            faults=faults,
-            **served(found),
-        )
-    ]
+    keys = {"model": ("model",), "nodes": ("nodes",), "replicas": ("replicas",), "place": ("regions",)}
+    return Ask(
+        source="dstack",
+        name=str(content.get("name") or content.get("type")),
+        model=(found.values.get("model") if found else None) or _model(content.get("model")),
+        wishes=wishes,
+        nodes=nodes,
+        replicas=whole(_least(content.get("replicas"))) or 1,
+        provider=backends[0].lower() if len(backends) == 1 else None,
+        region=regions[0] if len(regions) == 1 else None,
+        instance_type=types[0] if len(types) == 1 else None,
+        spot=content.get("spot_policy") == "spot",
+        lines={
+            **{what: number for what, where in keys.items() if (number := line(*where)) is not None},
+            **(found.lines if found else {}),
+        },
+        faults=faults,
+        **served(found),
+    )
 
 
-_PATHS: Final[Mapping[str, tuple[str, ...]]] = {
-    "model": ("model",),
-    "nodes": ("nodes",),
-    "replicas": ("replicas",),
-    "place": ("regions",),
-}
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _least(value: Any) -> Any:
+    """The lower end of a range: `2`, `2..8` or {min: 2, max: 8}; 1 where it is open or none."""
+    if isinstance(value, Mapping):
+        value = value.get("min")
+    return str(1 if value is None else value).split("..", maxsplit=1)[0] or "1"
+
+
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(GB|MB|TB)?", re.IGNORECASE)
 _USUAL: Final = ("NVIDIA", "AMD")
 
@@ -204,11 +235,15 @@ def _wishes(gpu: Any, line: int | None) -> Iterator[Wish | Fault]:
         names, count, memory = list(texts(gpu.get("name"))), gpu.get("count", 1), gpu.get("memory")
     else:
         names, count, memory = _short_form(str(gpu))
-    least = str(count).split("..", maxsplit=1)[0] or "1"
+    names = [name for text in names for name in text.split(",") if name]
+    least = _least(count)
+    if isinstance(memory, Mapping):
+        memory = f"{memory.get('min') or ''}..{memory.get('max') or ''}"
     bounds = None if memory is None else _bounds(str(memory))
     if not names:
         if bounds is None:
-            yield Fault(line=line, what=f"gpu {gpu!r} names no accelerator and no memory", fix="name one: H100:8")
+            what = f"gpu {gpu!r} names no accelerator and no memory: dstack takes any"
+            yield Fault(line=line, what=what, fix="name one, like H100:8, or give --gpu NAME")
             return
         names = [one.name for one in catalogue().values() if one.vendor in _USUAL and memory_fits(one, *bounds)]
     for name in names:

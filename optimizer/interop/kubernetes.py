@@ -284,6 +284,8 @@ def read(document: Mapping[str, Any], lines: Lines) -> list[Ask]:
     asks = []
     for pods in _pods(document):
         pod = _mapping(_at(document, *pods.path))
+        if document.get("kind") == "TrainJob":
+            pod = {"containers": [{**pod, "resources": pod.get("resourcesPerNode")}]}
         containers = pod.get("containers")
         for index, container in enumerate(containers if isinstance(containers, list) else ()):
             where = (*pods.path, "containers", index)
@@ -327,6 +329,8 @@ def _pods(document: Mapping[str, Any]) -> Iterator[_Pods]:
         yield _Pods(path=("spec",))
     elif kind == "Job":
         yield _Pods(path=_TEMPLATE, nodes=whole(spec.get("parallelism")) or 1)
+    elif kind == "TrainJob":
+        yield _Pods(path=("spec", "trainer"), nodes=whole(_at(spec, "trainer", "numNodes")) or 1)
     elif kind == "CronJob":
         path: tuple[str | int, ...] = ("spec", "jobTemplate", *_TEMPLATE)
         yield _Pods(path=path, nodes=whole(_at(spec, "jobTemplate", "spec", "parallelism")) or 1)

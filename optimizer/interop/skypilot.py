@@ -291,17 +291,16 @@ def _wishes(machine: Mapping[str, Any], path: tuple[str | int, ...], lines: Line
     """`H100`, `H100:8`, `80GB+`, {H100: 8, A100: 8}, {H100:8, A100:8} or a list of those; `gpus` is the same key."""
     key = "accelerators" if "accelerators" in machine else "gpus"
     asked = machine.get(key)
-    line = line_of(lines, *path, key)
     if (*path, key) not in lines:
         # An alternative takes what stands beside it.
-        line = line_of(lines, "resources", key)
+        path = ("resources",)
     if isinstance(asked, Mapping):
         for name, count in asked.items():
             where = line_of(lines, *path, key, str(name))
             yield from _asked(str(name) if count is None else f"{name}:{count}", where, machine)
         return
     for index, text in enumerate(texts(asked)):
-        where = line_of(lines, *path, key, index) if isinstance(asked, list) else line
+        where = line_of(lines, *path, key, *([index] if isinstance(asked, list) else []))
         yield from _asked(text, where, machine)
 
 

@@ -278,7 +278,8 @@ def _blocks(text: str) -> Iterator[tuple[str, str, int, dict[str, tuple[str, int
                     kind, name, begin = what or match[1], match[2] if not what else match[1], number
                     words, depth = {}, 0
         if kind:
-            assigned = _ASSIGNED.match(line.partition("{")[2] if number == begin else line)
+            inner = line.partition("{")[2]
+            assigned = _ASSIGNED.match(inner if number == begin else line) or _ASSIGNED.match(inner)
             if assigned:
                 words.setdefault(assigned[1], (assigned[2].removesuffix("}").strip(), number))
             depth += line.count("{") - line.count("}")
