@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from os import PathLike, fspath
+from os import PathLike, fsdecode
 from typing import Any, Final, Protocol, TypeVar
 
 from optimizer.api.sources import Content, Source
@@ -37,22 +37,25 @@ File = str | PathLike[str] | Readable | Mapping[str, Any] | Sequence[Mapping[str
 _Kind = Callable[[str, Any], Any]
 
 _FLAG: Final = re.compile(r"--(?P<flag>[a-z][a-z-]*[a-z])(?: (?P<value>[A-Z0-9][\w.:-]*))?")
+_MOST: Final = 10**12
+"""Of a whole number that has no other bound."""
 _ARGUMENTS: Final = {"all": "show_all", "force": "replace=True", "no-master-weights": "master_weights=False"}
 """Arguments that are not named as their flag is."""
 
 
 def arguments_of(kind: type[Arguments], given: Mapping[str, Any], limits: Mapping[str, "_Kind"]) -> Arguments:
-    """The arguments as the flags would give them; `limits` are those that only one function has.
+    """The arguments as the flags would give them, None being the default; `limits` are those of one function alone.
 
-    Raises InvalidValue for one that is of another kind or outside its bounds.
+    Raises InvalidValue for one that is of another kind, outside its bounds, or None where there is no default.
     """
-    taken = {field.name: given[field.name] for field in fields(kind)}  # type: ignore[arg-type]
-    return kind(
-        **{
-            name: value if value is None else (limits.get(name) or _KINDS[name])(name, value)
-            for name, value in taken.items()
-        }
-    )
+    taken = {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        name, value = field.name, given[field.name]
+        if value is not None:
+            taken[name] = (limits.get(name) or _KINDS[name])(name, value)
+        elif field.default is MISSING:
+            raise InvalidValue(name, value, "it has no default: give one")
+    return kind(**taken)
 
 
 def given_names(arguments: Any) -> Iterator[str]:
@@ -80,13 +83,15 @@ def _in_python(error: CostoptError) -> CostoptError:
 
 
 def _renamed(text: str) -> str:
-    """The text with `max_age` for `--max-age` and `rate=5` for `--rate 5`."""
+    """The text with `max_age` for `--max-age` and `rate=5` for `--rate 5`; commands in backticks stay commands."""
 
     def argument(match: re.Match[str]) -> str:
         name = _ARGUMENTS.get(match["flag"], match["flag"].replace("-", "_"))
         return name if match["value"] is None else f"{name}={match['value']}"
 
-    return _FLAG.sub(argument, text)
+    parts = text.split("`")
+    parts[::2] = [_FLAG.sub(argument, part) for part in parts[::2]]
+    return "`".join(parts)
 
 
 def _text(name: str, value: Any) -> str:
@@ -96,7 +101,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _path_or_name(name: str, value: Any) -> str:
-    return fspath(value) if isinstance(value, PathLike) else _text(name, value)
+    return fsdecode(value) if isinstance(value, PathLike) else _text(name, value)
 
 
 def _words(name: str, value: Any) -> list[str] | None:
@@ -115,7 +120,7 @@ def _switch(name: str, value: Any) -> bool:
     raise InvalidValue(name, value, "give True or False")
 
 
-def whole(low: int, high: int | None = None) -> _Kind:
+def whole(low: int, high: int = _MOST) -> _Kind:
     """A whole number within bounds, of any integer type."""
 
     def convert(name: str, value: Any) -> int:
@@ -123,8 +128,9 @@ def whole(low: int, high: int | None = None) -> _Kind:
             number = operator.index(value)
         except TypeError:
             number = None
-        if number is None or isinstance(value, bool) or number < low or (high is not None and number > high):
-            bounds = f"of at least {low}" if high is None else f"from {low} to {high:,}"
+        if number is None or isinstance(value, bool) or not low <= number <= high:
+            bounds = f"of at least {low}" if high == _MOST else f"from {low} to {high:,}"
+            bounds = bounds if number is None or number <= _MOST else f"of at most {high:,}"
             raise InvalidValue(name, value, f"give a whole number {bounds}")
         return number
 
@@ -177,7 +183,10 @@ def _deadline(name: str, value: Any) -> str:
 def _file(name: str, value: Any) -> Source:
     """A path as it is; what stands in for a file as its content, called by the argument's name."""
     if isinstance(value, (str, PathLike)):
-        return str(fspath(value))
+        path = fsdecode(value)
+        if "\0" in path:
+            raise InvalidValue(name, path, "no file has such a name")
+        return path
     if isinstance(value, Mapping):
         return Content(name=name, text=_json(name, value))
     if hasattr(value, "read"):

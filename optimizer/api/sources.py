@@ -40,10 +40,10 @@ def read_text(source: Source, what: str, most_bytes: int) -> str:
         if file.stat().st_size > most_bytes:
             raise UsageError(f"{what} {source!r} has {file.stat().st_size:,} bytes; at most {most_bytes:,} are read")
         return file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"{what} {source!r} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{what} {source!r} is not UTF-8 text") from None
+    except OSError as error:
+        raise UsageError(f"{what} {source!r} cannot be read: {error.strerror or error}") from None
 
 
 @contextmanager
@@ -61,10 +61,10 @@ def read_lines(source: Source) -> Iterator[Iterator[str]]:
                 yield _bounded(text, source)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise UsageError(f"trace {source!r} is damaged: {error}") from None
-    except OSError as error:
-        raise UsageError(f"trace {source!r} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise UsageError(f"trace {source!r} is not UTF-8 text") from None
+    except OSError as error:
+        raise UsageError(f"trace {source!r} cannot be read: {error.strerror or error}") from None
 
 
 def _bounded(lines: Iterator[str], path: str) -> Iterator[str]:

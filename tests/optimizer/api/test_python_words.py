@@ -131,6 +131,7 @@ def test_quotes_costs_quotas_and_holdings_may_be_content() -> None:
         ({"rate": 1, "budget": b"5"}, "budget b'5': give a number"),
         ({"rate": 1, "input_tokens": 10.5}, "input_tokens 10.5: give a whole number of at least 1"),
         ({"rate": 1, "input_tokens": 0}, "input_tokens 0: give a whole number of at least 1"),
+        ({"rate": 1, "input_tokens": 10**400}, "give a whole number of at most 1,000,000,000,000"),
         ({"rate": 1, "min_providers": 6}, "min_providers 6: give a whole number from 0 to 5"),
         ({"rate": 1, "max_spot_share": 1.5}, "max_spot_share 1.5: give a share from 0 to 1"),
         ({"rate": 1, "max_age": "soon"}, "max_age 'soon': write a duration"),
@@ -149,6 +150,7 @@ def test_quotes_costs_quotas_and_holdings_may_be_content() -> None:
         ({"rate": 1, "quota": io.BytesIO(b"\xff\xfe\xff")}, "quota is not UTF-8 text"),
         ({"trace": [1, 2]}, "trace [1]: give a list of rows, each a mapping of column to value"),
         ({"trace": []}, "trace []: give a list of rows"),
+        ({"trace": "\0"}, "trace '\\x00': no file has such a name"),
         ({"trace": "no.csv"}, "trace 'no.csv' cannot be read: No such file or directory"),
     ],
 )
@@ -163,6 +165,14 @@ def test_an_invalid_value_says_which_argument_and_keeps_the_value() -> None:
     with pytest.raises(InvalidValue) as raised:
         optimizer.plan("8B", rate=1, confidence=Fraction(3, 2))
     assert (raised.value.what, raised.value.value) == ("confidence", 1.5)
+
+
+def test_none_is_the_default() -> None:
+    assert optimizer.plan("8B", rate=1, provider="aws", min_providers=None, task=None) == optimizer.plan(  # type: ignore[arg-type]
+        "8B", rate=1, provider="aws"
+    )
+    with pytest.raises(InvalidValue, match="model None: it has no default"):
+        optimizer.size(None, gpu="L4")  # type: ignore[arg-type]
 
 
 def test_an_unknown_name_has_suggestions() -> None:

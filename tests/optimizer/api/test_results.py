@@ -5,6 +5,7 @@ import io
 import json
 from dataclasses import FrozenInstanceError
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -53,7 +54,9 @@ def hostile_workload() -> InferenceWorkload:
     return InferenceWorkload(name=HOSTILE, model="8B", demands=(ShapeDemand(shape=shape, requests_per_s=40.0),))
 
 
+@cache
 def results() -> dict[str, Any]:
+    """One of each kind."""
     return {
         "plan": optimizer.plan("8B", rate=40, provider=["aws", "gcp"]),
         "mixed": optimizer.plan("8B", rate=40, min_providers=2, provider=["aws", "gcp"]),

@@ -37,7 +37,7 @@ SERVING: tuple[dict[str, Any], ...] = (
     {"model": "llama-3.1-8b", "rate": 3, "precision": ["fp8", "int4"], "kv_precision": "fp8", "context": 8192},
     {"model": "8B", "rate": 3, "engine": "sglang", "gpu_memory_utilization": 0.85, "prefix_cache_hit": 0.3},
     {"model": "8B", "rate": 3, "confidence": 0.9, "measured": "m.csv", "gpu": "L4"},
-    {"model": "8B", "rate": 30, "min_providers": 2, "max_provider_share": 0.7, "spare_replicas": 1},
+    {"model": "8B", "rate": 30, "min_providers": 2, "max_provider_share": 0.7, "spare_replicas": 1, "gpu": ["L4"]},
     {"model": "8B", "rate": 30, "quota": "q.yaml", "gpu": ["L4"], "provider": ["aws"], "region": ["us-east-1"]},
     {"model": "8B", "rate": 9, "current": "c.yaml", "same_region": True, "max_utilization": 0.6},
     {"model": "8B", "trace": "t.csv", "trace_rate": "mean", "trace_shapes": 4, "provider": ["aws"]},
