@@ -294,6 +294,4 @@ def _value(text: str, defaults: Mapping[str, str]) -> str | None:
         text = defaults.get(text.removeprefix("var."), "")
     if re.fullmatch(r'"[^"$%]*"', text):
         return text[1:-1]
-    return (
-        text if re.fullmatch(r"[\w.]+", text, re.ASCII) and not text.startswith(("local.", "data.", "each.")) else None
-    )
+    return text if re.fullmatch(r"\d{1,6}", text, re.ASCII) else None

@@ -279,7 +279,8 @@ def test_a_required_affinity_says_where_as_a_selector_does() -> None:
     ],
 )
 def test_every_way_to_ask_slurm_for_gpus(options: str, nodes: int, count: int, named: list[str]) -> None:
-    text = f"#!/bin/bash\n{options}\nsrun torchrun --nproc_per_node {count} train.py --model_name_or_path m --max_steps 9\n"
+    command = f"srun torchrun --nproc_per_node {count} train.py --model_name_or_path m --max_steps 9"
+    text = f"#!/bin/bash\n{options}\n{command}\n"
     ask = only(text)
     assert (ask.nodes, ask.accelerators_per_machine) == (nodes, count)
     assert [wish.named for wish in ask.wishes] == named
