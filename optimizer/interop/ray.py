@@ -9,7 +9,7 @@ from optimizer.interop.yaml_text import yaml_documents
 VERSION: Final = "2.60.0"
 """Newest on PyPI on 2026-11-30; fields of docs.ray.io (serve/llm, configuration reference), read that day."""
 
-_TYPES: Final = {
+TYPES: Final = {
     "H100-SXM5-80GB": "H100",
     "H100-PCIe-80GB": "H100",
     "H200-SXM5-141GB": "H200",
@@ -46,9 +46,9 @@ def export(plan: LaunchPlan) -> Exported:
     warnings = []
     for group in plan.groups:
         warnings += [*vllm.checkpoint_warnings(group), *vllm.device_warnings(group), *vllm.context_warnings(group)]
-        if group.purchase.accelerator not in _TYPES:
+        if group.purchase.accelerator not in TYPES:
             warnings.append(f"{group.name}: Ray's name for {group.purchase.accelerator} is not known here: none is set")
-        if _TYPES.get(group.purchase.accelerator) == "A100":
+        if TYPES.get(group.purchase.accelerator) == "A100":
             warnings.append(
                 f"{group.name}: Ray's A100 is any of 40 and 80 GB; nodes tell them apart by labels of yours"
             )
@@ -65,8 +65,8 @@ def _application(group: ReplicaGroup, *, several: bool) -> dict[str, Any]:
         "deployment_config": {"num_replicas": group.replicas, "max_ongoing_requests": group.batch},
         "engine_kwargs": engine_arguments(group),
     }
-    if group.purchase.accelerator in _TYPES and device(group.purchase) is not None:
-        config["accelerator_type"] = _TYPES[group.purchase.accelerator]
+    if group.purchase.accelerator in TYPES and device(group.purchase) is not None:
+        config["accelerator_type"] = TYPES[group.purchase.accelerator]
     return {
         "name": group.name,
         "route_prefix": f"/{group.name}" if several else "/",

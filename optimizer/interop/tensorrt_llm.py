@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from optimizer.interop import vllm
-from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, comment, provenance
+from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, comment, device, provenance
 from optimizer.interop.yaml_text import yaml_documents
 
 VERSION: Final = "1.2.1"
@@ -19,8 +19,7 @@ def export(plan: LaunchPlan) -> Exported:
     warnings: list[str] = []
     for group in plan.groups:
         warnings += group_warnings(group)
-        if group.instances_per_replica > 1:
-            warnings.append(f"{group.name}: over several machines it starts under mpirun or Slurm: no file")
+        if not is_possible(group):
             continue
         head = [*provenance(plan, group.purchases), f"For TensorRT-LLM {VERSION}."]
         files[f"tensorrt-llm-{group.name}.sh"] = _script(head, group)
@@ -28,8 +27,19 @@ def export(plan: LaunchPlan) -> Exported:
     return Exported(files=files, warnings=tuple(warnings))
 
 
+def is_possible(group: ReplicaGroup) -> bool:
+    """Whether one server starts it: on one machine, with accelerators that TensorRT-LLM runs on."""
+    found = device(group.purchase)
+    return group.instances_per_replica == 1 and (found is None or found.vendor == "NVIDIA")
+
+
 def group_warnings(group: ReplicaGroup) -> Iterator[str]:
-    """What neither the command nor its options express."""
+    """What neither the command nor its options express, and why there is no file."""
+    found = device(group.purchase)
+    if found is not None and found.vendor != "NVIDIA":
+        yield f"{group.name}: TensorRT-LLM runs on NVIDIA's accelerators only, not on {found.name}: no file"
+    if group.instances_per_replica > 1:
+        yield f"{group.name}: over several machines it starts under mpirun or Slurm: no file"
     yield from vllm.checkpoint_warnings(group, converts_fp8=False)
     yield from vllm.placement_warnings(group, "tensorrt-llm")
     if group.tensor_parallel > 1 and group.data_parallel > 1:

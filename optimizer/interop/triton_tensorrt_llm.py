@@ -20,15 +20,14 @@ def export(plan: LaunchPlan) -> Exported:
     warnings: list[str] = []
     for group in plan.groups:
         warnings += tensorrt_llm.group_warnings(group)
-        if group.instances_per_replica > 1:
-            warnings.append(f"{group.name}: over several machines it starts under mpirun or Slurm: no file")
+        if not tensorrt_llm.is_possible(group):
             continue
         head = [
             *provenance(plan, group.purchases),
             f"For Triton {RELEASE} with the TensorRT-LLM backend. {vllm.places(group)}",
             f"Copy all_models/llmapi of TensorRT-LLM's triton_backend and put this in place of its {MODEL}.",
         ]
-        files[f"triton-{group.name}/{MODEL}"] = yaml_documents([_model(group)], head)
+        files[f"triton-tensorrt-llm-{group.name}/{MODEL}"] = yaml_documents([_model(group)], head)
         warnings.append(f"{group.name}: model.py and config.pbtxt are those of the release in the container: copy them")
     return Exported(files=files, warnings=tuple(warnings))
 

@@ -122,7 +122,7 @@ def checkpoint_warnings(group: ReplicaGroup, *, converts_fp8: bool = True) -> It
         return
     yield (
         f"{group.name}: the plan counts on {precision} weights, and no flag makes them of {group.model}: put the name "
-        f"of a checkpoint in that format (AWQ, GPTQ, compressed-tensors, …) in its place, and evaluate it"
+        f"of a checkpoint in that format (FP8, AWQ, GPTQ, compressed-tensors, …) in its place, and evaluate it"
     )
 
 
