@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from optimizer.api import choices, market_view, training_arguments, values
+from optimizer.api import choices, market_view, values
 from optimizer.api.clock import today
 from optimizer.api.sources import Source
+from optimizer.api.training_arguments import RunOptions, check_given, holds_jobs
 from optimizer.program.problem import SolverOptions
 from optimizer.workload.workload import DEFAULT_SHAPE, DEFAULT_SLO, DEFAULT_UTILIZATION, InferenceWorkload
 from providers.errors import UsageError
@@ -22,7 +23,7 @@ _OF_A_TRACE: Final = frozenset({"trace_rate", "trace_shapes"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanArguments:
+class PlanArguments(RunOptions):
     """What is wanted: a field for each flag of `costopt plan` that says so, under its name.
 
     Several words of a repeatable flag are a list; None where nothing was said. `workload` may also be workloads as
@@ -50,18 +51,6 @@ class PlanArguments:
     confidence: float | None = None
     measured: Source | None = None
     max_utilization: float = DEFAULT_UTILIZATION
-    tokens: str | None = None
-    seq_len: int | None = None
-    deadline: str | None = None
-    global_batch_tokens: str | None = None
-    optimizer: str | None = None
-    master_weights: bool | None = None
-    zero_stage: int | None = None
-    lora_rank: int = 16
-    micro_batch: int | None = None
-    recompute: str | None = None
-    offload: Sequence[str] | None = None
-    stack: str | None = None
     provider: Sequence[str] | None = None
     region: Sequence[str] | None = None
     gpu: Sequence[str] | None = None
@@ -95,10 +84,10 @@ class PlanArguments:
         """
         task = choices.one_of("task", self.task, choices.TASKS)
         file = self.workload
-        if task == "infer" and file is not None and not isinstance(file, tuple) and training_arguments.holds_jobs(file):
+        if task == "infer" and file is not None and not isinstance(file, tuple) and holds_jobs(file):
             task = "train"
         names = list(given)
-        training_arguments.check_given(names, task)
+        check_given(names, task)
         for name in names if task == "infer" else ():
             if file is not None and name in _OF_ONE_WORKLOAD:
                 raise UsageError(

@@ -1,7 +1,6 @@
 """Turns the documents of plans, sizings, comparisons and listings into results: totals, rows for tables, and HTML."""
 
 import html
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -9,6 +8,10 @@ from decimal import Decimal
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
+
+from optimizer.api.choices import json_text
+from optimizer.api.python_words import errors_in_python
+from providers.errors import UnknownName, UsageError, nearest
 
 Row = Mapping[str, Any]
 
@@ -38,7 +41,7 @@ class Result:
 
     def to_json(self) -> str:
         """The document as `-f json` prints it."""
-        return json.dumps(self.document, indent=2, ensure_ascii=False) + "\n"
+        return json_text(self.document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +145,7 @@ class PlanResult(Result):
         already there, unless they may be replaced.
         """
         from optimizer.api.launch_files import written
-        from optimizer.api.python_words import errors_in_python
         from optimizer.interop.launch_plan import parse_plan
-        from providers.errors import UsageError
 
         with errors_in_python():
             if not self.instances:
@@ -361,8 +362,6 @@ def _instance_cells(one: Row) -> tuple[object, ...]:
 
 def _rows(document: Mapping[str, Any], table: str, tables: Sequence[str]) -> list[dict[str, Any]]:
     """The entries of a table of the document, each flat. Raises UnknownName."""
-    from providers.errors import UnknownName, nearest
-
     if table not in tables:
         raise UnknownName("table", table, nearest(table, tables), f"known: {', '.join(tables)}")
     return [dict(_flat(entry)) for entry in document.get(table, ())]

@@ -1,15 +1,15 @@
 """Holds what `size` is asked with, as the command line or a Python program gives it."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from optimizer.api import choices
-from optimizer.api.training_arguments import TrainingArguments, check_given, precision_of
+from optimizer.api.training_arguments import RunOptions, TrainingArguments, check_given
 from optimizer.workload.workload import DEFAULT_SHAPE, DEFAULT_SLO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeArguments:
+class SizeArguments(RunOptions):
     """What is wanted: a field for each flag of `costopt size` that says so, under its name.
 
     None where nothing was said.
@@ -32,18 +32,6 @@ class SizeArguments:
     engine: str | None = None
     gpu_memory_utilization: float | None = None
     prefix_cache_hit: float = 0.0
-    tokens: str | None = None
-    seq_len: int | None = None
-    deadline: str | None = None
-    global_batch_tokens: str | None = None
-    optimizer: str | None = None
-    master_weights: bool | None = None
-    zero_stage: int | None = None
-    lora_rank: int = 16
-    micro_batch: int | None = None
-    recompute: str | None = None
-    offload: Sequence[str] | None = None
-    stack: str | None = None
     host_memory: float | None = None
 
     def checked_task(self, given: Iterable[str]) -> str:
@@ -55,22 +43,6 @@ class SizeArguments:
     @property
     def run(self) -> TrainingArguments:
         """What is said of a training run. Raises UsageError for several precisions."""
-        return TrainingArguments(
-            model=self.model,
-            task=choices.one_of("task", self.task, choices.TASKS),
-            tokens=self.tokens,
-            seq_len=self.seq_len,
-            deadline=self.deadline,
-            global_batch_tokens=self.global_batch_tokens,
-            optimizer=self.optimizer,
-            master_weights=self.master_weights,
-            zero_stage=self.zero_stage,
-            lora_rank=self.lora_rank,
-            micro_batch=self.micro_batch,
-            recompute=self.recompute,
-            offload=self.offload,
-            stack=self.stack,
-            precision=precision_of([self.precision]),
-            tp=self.tp,
-            pp=self.pp,
-        )
+        task = choices.one_of("task", self.task, choices.TASKS)
+        run = TrainingArguments.of(self, model=self.model, task=task, precision=[self.precision])
+        return replace(run, tp=self.tp, pp=self.pp)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -45,11 +45,9 @@ INFERENCE_ONLY: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingArguments:
-    """What is said of a run; None where nothing is."""
+class RunOptions:
+    """What is said of how to train, whatever the model; None where nothing is."""
 
-    model: str
-    task: str
     tokens: str | None = None
     seq_len: int | None = None
     deadline: str | None = None
@@ -62,9 +60,23 @@ class TrainingArguments:
     recompute: str | None = None
     offload: Iterable[str] | None = None
     stack: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingArguments(RunOptions):
+    """What is said of a run; None where nothing is."""
+
+    model: str
+    task: str
     precision: str | None = None
     tp: int | None = None
     pp: int | None = None
+
+    @classmethod
+    def of(cls, options: RunOptions, *, model: str, task: str, precision: Iterable[str] | None) -> "TrainingArguments":
+        """A run of the model with those options. Raises UsageError for several precisions."""
+        said = {field.name: getattr(options, field.name) for field in fields(RunOptions)}
+        return cls(model=model, task=task, precision=precision_of(precision), **said)
 
 
 def holds_jobs(source: Source) -> bool:

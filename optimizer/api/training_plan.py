@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from optimizer.api import choices, market_view, training_arguments, values
+from optimizer.api import choices, market_view, values
 from optimizer.api.clock import now
 from optimizer.api.plan_arguments import PlanArguments
 from optimizer.api.sources import read_text
-from optimizer.api.training_arguments import TrainingArguments
+from optimizer.api.training_arguments import TrainingArguments, training_run
 from optimizer.plans.training import plan_training
 from optimizer.plans.training_cost import CHECKPOINTS_KEPT, START_HOURS, STORAGE_USD_PER_GB_MONTH
 from optimizer.plans.training_document import explain_training, training_plan_document
@@ -76,7 +76,8 @@ def _jobs(wanted: PlanArguments, task: str, moment: datetime) -> tuple[Jobs, Map
     if wanted.workload is None:
         if not wanted.model:
             raise UsageError("no model: give --model, like --model 7B, or --workload FILE with jobs")
-        run = training_arguments.training_run(_run_arguments(wanted, task), now=moment, needs_tokens=True)
+        said = TrainingArguments.of(wanted, model=wanted.model, task=task, precision=wanted.precision)
+        run = training_run(said, now=moment, needs_tokens=True)
         return ((run, choices.architecture(wanted.model)),), {}
     from optimizer.workload.jobs_file import parse_jobs
     from optimizer.workload.workload_file import MAX_BYTES
@@ -89,32 +90,12 @@ def _jobs(wanted: PlanArguments, task: str, moment: datetime) -> tuple[Jobs, Map
         given = job.model_dump(exclude={"name", "earliest"})
         given["deadline"] = job.deadline or wanted.deadline
         try:
-            run = training_arguments.training_run(TrainingArguments(**given), now=moment, needs_tokens=True)
+            run = training_run(TrainingArguments(**given), now=moment, needs_tokens=True)
             found.append((replace(run, name=job.name), choices.architecture(job.model)))
             earliest[job.name] = 0.0 if job.earliest is None else values.duration_hours("earliest", job.earliest)
         except UsageError as error:
             raise UsageError(f"{name}: job {job.name!r}: {error}") from None
     return tuple(found), earliest
-
-
-def _run_arguments(wanted: PlanArguments, task: str) -> TrainingArguments:
-    return TrainingArguments(
-        model=wanted.model or "",
-        task=task,
-        tokens=wanted.tokens,
-        seq_len=wanted.seq_len,
-        deadline=wanted.deadline,
-        global_batch_tokens=wanted.global_batch_tokens,
-        optimizer=wanted.optimizer,
-        master_weights=wanted.master_weights,
-        zero_stage=wanted.zero_stage,
-        lora_rank=wanted.lora_rank,
-        micro_batch=wanted.micro_batch,
-        recompute=wanted.recompute,
-        offload=wanted.offload,
-        stack=wanted.stack,
-        precision=training_arguments.precision_of(wanted.precision),
-    )
 
 
 def _assumptions(
