@@ -24,7 +24,7 @@ MAX_BYTES: Final = 2_000_000
 
 _MAX_PIPED_BYTES: Final = 4_000_000_000
 _HEAD_BYTES: Final = 100_000
-_PIPE_WAIT_S: Final = 30.0
+_PIPE_WAIT_S: Final = 10.0
 _GZIP: Final = b"\x1f\x8b"
 _PARQUET: Final = b"PAR1"
 _MARKS: Final = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
@@ -39,12 +39,17 @@ class Opened:
     name: str
     kind: Kind
 
+    def inside(self, name: str) -> "Opened":
+        """A text file of the folder."""
+        return Opened(path=self.path / name, name=f"{self.name}/{name}", kind="text")
+
     def text(self) -> str:
         """All of it with plain line ends. Raises UsageError for what is too large, or no text."""
         content = _unpacked(self.path, self.name, MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             size = self.path.stat().st_size
-            raise UsageError(f"file {self.name!r} has {size:,} bytes; at most {MAX_BYTES:,} are read")
+            has = f"has {size:,} bytes" if size > MAX_BYTES else "unpacks to more than is read"
+            raise UsageError(f"file {self.name!r} {has}; at most {MAX_BYTES:,} are read")
         return _decoded(content, self.name).replace("\r\n", "\n").replace("\r", "\n")
 
 

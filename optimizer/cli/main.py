@@ -92,9 +92,11 @@ def _explain(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def _complain(message: str, code: int) -> int:
+    from optimizer.cli.printable import printable
+
     try:
         sys.stdout.flush()
-        print(f"costopt: {message}", file=sys.stderr)
+        print(f"costopt: {printable(message)}", file=sys.stderr)
     except BrokenPipeError:
         return _close_quietly()
     return code

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable
 
 from optimizer.api.files import write_file
+from optimizer.cli.printable import printable
 from providers.errors import UsageError
 
 
@@ -35,4 +36,4 @@ def say(lines: Iterable[str], *, quiet: bool) -> None:
     """Lines for a person, on standard error."""
     if not quiet:
         for line in lines:
-            print(line, file=sys.stderr)
+            print(printable(line), file=sys.stderr)

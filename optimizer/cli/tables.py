@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from optimizer.cli.printable import printable
+
 _PIPE_WIDTH: Final = 200
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
@@ -45,16 +47,16 @@ def terminal(parts: Iterable[Table | str]) -> str:
     )
     for part in parts:
         if isinstance(part, str):
-            console.print(Text(part), soft_wrap=not tty)
+            console.print(Text(printable(part)), soft_wrap=not tty)
             continue
         if tty and _narrowest(part) > console.width:
-            console.print(Text(_records(part, console.width)), soft_wrap=True)
+            console.print(Text(printable(_records(part, console.width))), soft_wrap=True)
             continue
         table = RichTable(box=SIMPLE_HEAD, title=part.title or None, title_justify="left", title_style="bold")
         for column in part.columns:
             table.add_column(column, justify="right" if column in part.right else "left", overflow="fold")
         for row in part.rows:
-            table.add_row(*(Text(cell) for cell in row))
+            table.add_row(*(Text(printable(cell)) for cell in row))
         console.print(table)
     lines = (line.rstrip() for line in buffer.getvalue().splitlines())
     return "\n".join(lines).strip("\n") + "\n"
@@ -80,7 +82,7 @@ def markdown(parts: Iterable[Table | str]) -> str:
     blocks = []
     for part in parts:
         if isinstance(part, str):
-            blocks.append(part)
+            blocks.append(printable(part).replace("<", "&lt;"))
             continue
         head = "| " + " | ".join(part.columns) + " |"
         rule = "| " + " | ".join("---:" if column in part.right else "---" for column in part.columns) + " |"
@@ -101,7 +103,7 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _escaped(cell: str) -> str:
-    return cell.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+    return printable(cell).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
 
 def _defused(cell: object) -> object:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import lru_cache
 from statistics import median
 from typing import Final
 
@@ -59,7 +60,8 @@ _HIGH: Final = Decimal(3)
 """A price below half of the cheapest on file, or above three times the median on demand, is taken for a mistake."""
 
 _MISSING: Final = " not stated"
-_MOST_ROWS: Final = 10_000
+_LONGEST_HEADER: Final = 10_000
+_MOST_ROWS: Final = 5_000
 _FIXES: Final = (
     ("currency not stated", "say the currency in a column `currency`, like USD"),
     ("currency ", "`costopt compare --quotes FILE --costs RATES` converts it"),
@@ -150,8 +152,40 @@ class _Column:
     currency: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """What is on file of some accelerators: the cheapest by purchase option, and the range of prices."""
+
+    cheapest: Mapping[PurchaseOption, Offer]
+    low: Decimal | None
+    usual: Decimal | None
+
+
+@dataclass(slots=True)
+class _Shelves:
+    """The shelf of each set of accelerators, put together once."""
+
+    offers: Mapping[str, Sequence[Offer]]
+    known: dict[tuple[str, ...], _Shelf]
+
+    @classmethod
+    def of(cls, offers: Sequence[Offer]) -> "_Shelves":
+        found: dict[str, list[Offer]] = {}
+        for offer in offers:
+            found.setdefault(offer.instance_type.accelerator, []).append(offer)
+        return cls(found, {})
+
+    def shelf(self, accelerators: Sequence[Accelerator]) -> _Shelf:
+        names = tuple(one.name for one in accelerators)
+        if names not in self.known:
+            self.known[names] = _shelf([offer for name in names for offer in self.offers.get(name, ())])
+        return self.known[names]
+
+
 def is_quote_header(line: str) -> bool:
     """Whether a line names the columns of quotes: a price, and whose or of what it is."""
+    if len(line) > _LONGEST_HEADER:
+        return False
     columns = _columns(_cells(line))
     names = {column.name for column in columns.values()}
     return "price" in names and bool({"vendor", "gpu"} & names) and len(columns) > 1
@@ -168,7 +202,7 @@ def read_quotes(text: str, name: str, offers: Sequence[Offer], today: date) -> Q
     try:
         header = next(reader)
         columns = _columns(header)
-        by_accelerator = _by_accelerator(offers)
+        shelves = _Shelves.of(offers)
         rows: list[QuotedRow] = []
         while True:
             line = reader.line_num + 1
@@ -179,7 +213,7 @@ def read_quotes(text: str, name: str, offers: Sequence[Offer], today: date) -> Q
                 continue
             if len(rows) >= _MOST_ROWS:
                 raise UsageError(f"{name} has over {_MOST_ROWS:,} quotes")
-            rows.append(_row(line, cells, header, columns, by_accelerator, today, decimal_comma=delimiter == ";"))
+            rows.append(_row(line, cells, header, columns, shelves, today, decimal_comma=delimiter == ";"))
     except (csv.Error, StopIteration) as error:
         raise UsageError(f"{name}, line {reader.line_num}: no table: {error}") from None
     ignored = tuple(header[index] for index in range(len(header)) if index not in columns and header[index].strip())
@@ -191,7 +225,7 @@ def _row(
     cells: Sequence[str],
     header: Sequence[str],
     columns: Mapping[int, _Column],
-    offers: Mapping[str, Sequence[Offer]],
+    shelves: _Shelves,
     today: date,
     *,
     decimal_comma: bool,
@@ -210,14 +244,14 @@ def _row(
     except (UsageError, ValueError) as error:
         what = re.sub(r"^quote: (line \d+, )?", "", str(error))
         return _unread(line, Fault(line=line, what=what, fix="correct the cell"))
-    variants = (quote.accelerator,) if quote.accelerator else _variants(quote.gpu)
-    found = [offer for variant in variants for offer in offers.get(variant.name, ())]
-    doubts = tuple(_price_faults(line, quote, found))
+    variants = (quote.accelerator,) if quote.accelerator else _meant(quote.gpu)[0]
+    shelf = shelves.shelf(variants)
+    doubts = tuple(_price_faults(line, quote, shelf))
     return QuotedRow(
         line=line,
         quote=quote,
         gpus=max(1, quote.min_gpus or 1),
-        on_file=_on_file(quote, found),
+        on_file=_on_file(quote, shelf),
         faults=(*_faults(line, quote, today), *doubts),
         is_plausible=not doubts,
     )
@@ -315,18 +349,22 @@ def _plain_number(text: str, *, decimal_comma: bool) -> str:
     return text.replace(",", "")
 
 
-def _variants(named: str) -> tuple[Accelerator, ...]:
+@lru_cache(maxsize=10_000)
+def _meant(named: str) -> tuple[tuple[Accelerator, ...], tuple[str, ...]]:
+    """The accelerators that a name can mean, else names that are near."""
     try:
-        return matches(named) if named else ()
-    except UnknownName:
-        return ()
+        return (matches(named) if named else ()), ()
+    except UnknownName as error:
+        return (), error.suggestions
 
 
-def _by_accelerator(offers: Sequence[Offer]) -> dict[str, list[Offer]]:
-    found: dict[str, list[Offer]] = {}
-    for offer in offers:
-        found.setdefault(offer.instance_type.accelerator, []).append(offer)
-    return found
+def _shelf(offers: Sequence[Offer]) -> _Shelf:
+    cheapest: dict[PurchaseOption, Offer] = {}
+    for offer in sorted(offers, key=lambda one: (one.usd_per_accelerator_hour, one.key)):
+        cheapest.setdefault(offer.purchase_option, offer)
+    prices = [offer.usd_per_accelerator_hour for offer in offers]
+    on_demand = [o.usd_per_accelerator_hour for o in offers if o.purchase_option is PurchaseOption.ON_DEMAND]
+    return _Shelf(cheapest, min(prices, default=None), median(on_demand or prices) if prices else None)
 
 
 def option_of_term(term_months: int | None) -> PurchaseOption:
@@ -336,15 +374,11 @@ def option_of_term(term_months: int | None) -> PurchaseOption:
     return PurchaseOption.RESERVED_1Y if term_months < 36 else PurchaseOption.RESERVED_3Y
 
 
-def _on_file(quote: Quote, offers: Sequence[Offer]) -> OnFile:
-    def cheapest(option: PurchaseOption) -> Offer | None:
-        found = [offer for offer in offers if offer.purchase_option is option]
-        return min(found, key=lambda offer: (offer.usd_per_accelerator_hour, offer.key), default=None)
-
+def _on_file(quote: Quote, shelf: _Shelf) -> OnFile:
     return OnFile(
-        same_term=cheapest(option_of_term(quote.term_months)),
-        on_demand=cheapest(PurchaseOption.ON_DEMAND),
-        spot=cheapest(PurchaseOption.SPOT),
+        same_term=shelf.cheapest.get(option_of_term(quote.term_months)),
+        on_demand=shelf.cheapest.get(PurchaseOption.ON_DEMAND),
+        spot=shelf.cheapest.get(PurchaseOption.SPOT),
     )
 
 
@@ -373,22 +407,17 @@ def _faults(line: int, quote: Quote, today: date) -> Iterator[Fault]:
 
 def _fix(words: str, quote: Quote) -> str:
     if words.startswith("accelerator ") and words.endswith("is not known"):
-        try:
-            matches(quote.gpu)
-        except UnknownName as error:
-            near = ", ".join(error.suggestions)
-            return f"did you mean {near}?" if near else "`costopt offers` lists names"
+        near = ", ".join(_meant(quote.gpu)[1])
+        return f"did you mean {near}?" if near else "`costopt offers` lists names"
     return next((fix for start, fix in _FIXES if words.startswith(start)), "ask the seller")
 
 
-def _price_faults(line: int, quote: Quote, offers: Sequence[Offer]) -> Iterator[Fault]:
+def _price_faults(line: int, quote: Quote, shelf: _Shelf) -> Iterator[Fault]:
     """A price that is nowhere near what the same accelerators cost on file, and the unit that would explain it."""
     hourly = quote.effective_usd_per_gpu_hour
-    if hourly is None or not offers:
+    low, usual = shelf.low, shelf.usual
+    if hourly is None or low is None or usual is None:
         return
-    low = min(offer.usd_per_accelerator_hour for offer in offers)
-    on_demand = [o.usd_per_accelerator_hour for o in offers if o.purchase_option is PurchaseOption.ON_DEMAND]
-    usual = median(on_demand or [low])
     if low * _LOW <= hourly <= usual * _HIGH:
         return
     readings = {"a price per node": hourly / (quote.gpus_per_node or 8), "a price per month": hourly / HOURS_PER_MONTH}

@@ -61,6 +61,7 @@ _LISTS: Final = ("requests", "records", "entries", "logs", "results", "items", "
 _TEXT_LOG: Final = re.compile(r"Received request \S+.*(?:SamplingParams|prompt)|Avg prompt throughput")
 _UNSAFE: Final = re.compile(r'[,"\r\n]')
 _WHAT: Final = ("the time of a request", "input tokens", "output tokens")
+_LONGEST_HEADER: Final = 10_000
 _LONGEST_LINE: Final = 50_000_000
 _MOST_OF_A_DOCUMENT: Final = 100_000_000
 _DEEPEST: Final = 8
@@ -92,6 +93,8 @@ def csv_lines(lines: Iterable[str], name: str, columns: Sequence[str] | None = N
 
 def is_log_header(line: str) -> bool:
     """Whether a line of CSV names a time, input and output tokens."""
+    if len(line) > _LONGEST_HEADER:
+        return False
     header = [_plain(cell) for cell in next(csv.reader([line], delimiter=_delimiter(line)), [])]
     return all(_place(header, index) is not None for index in range(len(_WHAT)))
 

@@ -40,6 +40,7 @@ from providers.errors import UsageError, nearest
 from providers.units import HOURS_PER_DAY, HOURS_PER_WEEK
 
 MAX_BYTES: Final = 2_000_000
+_MOST_VALUES: Final = 200_000
 MAX_WORKLOADS: Final = 1000
 
 _MESSAGES: Final[Mapping[str, str]] = {
@@ -123,28 +124,66 @@ def parse_workloads(text: str, name: str) -> tuple[InferenceWorkload, ...]:
     return tuple(workload_of(workload) for workload in file.workloads)
 
 
+class _Refused(Exception):
+    """What of YAML is not read, and its line."""
+
+    def __init__(self, line: int, what: str) -> None:
+        super().__init__(what)
+        self.line, self.what = line, what
+
+
+class _Plain(yaml.SafeLoader):
+    """YAML without anchors, aliases, merge keys and keys that are given twice, of not too many values."""
+
+    _values = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        self._values += 1
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if getattr(event, "anchor", None) is not None:
+            raise _Refused(event.start_mark.line + 1, "anchors and aliases are not read; write it out")
+        if self._values > _MOST_VALUES:
+            raise _Refused(event.start_mark.line + 1, f"more than {_MOST_VALUES:,} values are not read")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        first: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if key.tag == "tag:yaml.org,2002:merge":
+                raise _Refused(line, "merge keys (<<) are not read; write it out")
+            if isinstance(key, yaml.ScalarNode) and first.setdefault(key.value, line) != line:
+                raise _Refused(line, f"{key.value[:100]!r} is given twice, first on line {first[key.value]}")
+        return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, OverflowError, TypeError):
+            raise _Refused(node.start_mark.line + 1, f"{str(node.value)[:40]!r} cannot be read as a value") from None
+
+
 def load_yaml(text: str, name: str) -> tuple[Any, Lines]:
     """A YAML document as plain values, and the line of each by its path.
 
-    Raises UsageError for text that is too long, is no YAML, or has anchors: a few lines of those can mean gigabytes.
+    Raises UsageError for text that is too long, is no YAML, has a key twice, or has anchors: a few lines of those can
+    mean gigabytes.
     """
     if len(text) > MAX_BYTES:
         raise UsageError(f"{name} has {len(text):,} characters; at most {MAX_BYTES:,} are read")
     try:
-        for token in yaml.scan(text, Loader=yaml.SafeLoader):
-            if isinstance(token, (yaml.AnchorToken, yaml.AliasToken)):
-                line = token.start_mark.line + 1
-                raise UsageError(f"{name}, line {line}: anchors and aliases are not read; write it out")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
+        loader = _Plain(text)
+        node = loader.get_single_node()
+        content = None if node is None else loader.construct_document(node)
+    except _Refused as refused:
+        raise UsageError(f"{name}, line {refused.line}: {refused.what}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
-        raise UsageError(f"{name}{where}: no valid YAML: {getattr(error, 'problem', None) or error}") from None
+        problem = getattr(error, "problem", None) or " ".join(str(error).split())
+        raise UsageError(f"{name}{where}: no valid YAML: {problem}") from None
     except RecursionError:
         raise UsageError(f"{name} is nested too deeply") from None
-    except ValueError as error:
-        raise UsageError(f"{name}: {error}") from None
     lines: dict[tuple[str | int, ...], int] = {}
     if node is not None:
         _note_lines(node, (), lines)
