@@ -111,7 +111,7 @@ def _machine(purchases: Sequence[Purchase]) -> dict[str, Any]:
     if purchase.region:
         document["regions"] = [purchase.region]
     if purchase.provider in ("aws", "gcp", "azure", "lambda"):
-        document["instance_types"] = [purchase.instance_type]
+        document["instance_types"] = [purchase.machine_type]
     document["spot_policy"] = "spot" if purchase.purchase_option == "spot" else "on-demand"
     # A dearer machine than the plan's is refused, with room for a change of price.
     document["max_price"] = float(round(max(item.usd_per_hour for item in purchases) * 11 / 10, 4))
@@ -194,7 +194,8 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
         replicas=whole(_least(content.get("replicas"))) or 1,
         provider=backends[0].lower() if len(backends) == 1 else None,
         region=regions[0] if len(regions) == 1 else None,
-        instance_type=types[0] if len(types) == 1 else None,
+        # Google's n1 machines have their GPUs attached: those say what is meant.
+        instance_type=types[0] if len(types) == 1 and not types[0].startswith("n1-") else None,
         spot=content.get("spot_policy") == "spot",
         lines={
             **{what: number for what, where in keys.items() if (number := line(*where)) is not None},

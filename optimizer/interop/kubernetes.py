@@ -86,7 +86,9 @@ def node_labels(purchase: Purchase, group: str) -> dict[str, str]:
     """Labels of the nodes that the plan bought: the provider's own, or one that the operator must set."""
     if purchase.provider not in _MANAGED:
         return {GROUP_LABEL: group}
-    labels = {"node.kubernetes.io/instance-type": purchase.instance_type}
+    labels = {"node.kubernetes.io/instance-type": purchase.machine_type}
+    if purchase.attached:
+        labels["cloud.google.com/gke-accelerator"] = purchase.attached
     if purchase.region:
         labels["topology.kubernetes.io/region"] = purchase.region
     if purchase.purchase_option == "spot":
@@ -418,7 +420,8 @@ def _ask(
         nodes=pods.nodes,
         replicas=pods.replicas,
         region=str(region) if region else None,
-        instance_type=str(instance_type) if instance_type else None,
+        # Google's n1 machines have their GPUs attached: those say what is meant.
+        instance_type=str(instance_type) if instance_type and not str(instance_type).startswith("n1-") else None,
         packs=True,
         spot=spot or selector.get("karpenter.sh/capacity-type") == "spot",
         lines={

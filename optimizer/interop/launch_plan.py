@@ -35,6 +35,16 @@ class Purchase:
     source: str
 
     @property
+    def machine_type(self) -> str:
+        """The seller's name of the machine: Google's prices with attached GPUs are kept as MACHINE+GPUxCOUNT."""
+        return self.instance_type.partition("+")[0]
+
+    @property
+    def attached(self) -> str | None:
+        """Google's name of GPUs that are attached to the machine; None where they are part of it."""
+        return self.instance_type.partition("+")[2].rpartition("x")[0] or None
+
+    @property
     def key(self) -> tuple[str, str, str | None, str]:
         """What a group of replicas names of its instances."""
         return self.provider, self.instance_type, self.region, self.purchase_option

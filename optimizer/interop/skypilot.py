@@ -175,7 +175,7 @@ def resources(purchase: Purchase) -> dict[str, Any]:
     place = purchase.provider + "".join(f"/{part}" for part in (purchase.region, purchase.zone) if part)
     found: dict[str, Any] = {"infra": place}
     if purchase.provider not in _OWN_INSTANCE_NAMES:
-        found["instance_type"] = purchase.instance_type
+        found["instance_type"] = purchase.machine_type
     found["accelerators"] = {accelerator_name(purchase): max(1, round(purchase.accelerators))}
     if purchase.purchase_option == "spot":
         found["use_spot"] = True
@@ -373,8 +373,14 @@ def _place(machine: Mapping[str, Any]) -> dict[str, str | None]:
     return {
         "provider": cloud.lower() if cloud and cloud != "*" else None,
         "region": str(region) if region and region != "*" else None,
-        "instance_type": str(machine["instance_type"]) if machine.get("instance_type") else None,
+        "instance_type": _instance_type(machine),
     }
+
+
+def _instance_type(machine: Mapping[str, Any]) -> str | None:
+    """The instance type; None for Google's machines whose GPUs are attached: those say what is meant."""
+    named = machine.get("instance_type")
+    return str(named) if named and not str(named).startswith("n1-") else None
 
 
 def _replicas(service: Any) -> int:

@@ -17,15 +17,15 @@ PROVIDER_VERSIONS: Final = {
 """Registry sources and major versions (registry.terraform.io, read 2026-11-30)."""
 
 _LOCAL_NAMES: Final = {"aws": "aws", "gcp": "google", "azure": "azurerm"}
-_ATTACHED: Final = re.compile(r"n1-")
-"""Google's machines to which GPUs are attached; the others have theirs built in."""
+_SLICE: Final = re.compile(r"v\d\w*-\d+")
+"""Google's slices of TPU pods, which are no machines of Compute Engine."""
 
 _DISK_GB: Final = 500
 
 
 def export(plan: LaunchPlan) -> Exported:
     """One `main.tf` with a resource for each purchase; sellers without an official Terraform provider are left out."""
-    known = [bought for bought in plan.purchases if bought.provider in PROVIDER_VERSIONS]
+    known = [bought for bought in plan.purchases if bought.provider in PROVIDER_VERSIONS and not _is_slice(bought)]
     warnings = list(_warnings(plan.purchases))
     if not known:
         return Exported(files={}, warnings=tuple(warnings))
@@ -73,8 +73,14 @@ def _warnings(purchases: Sequence[Purchase]) -> Iterator[str]:
             )
         if bought.purchase_option == "capacity_block":
             yield f"{bought.instance_type}: a capacity block is bought first; put its id in the variable"
-        if bought.accelerators < 1 or (bought.provider == "gcp" and _ATTACHED.match(bought.instance_type)):
+        if _is_slice(bought):
+            yield f"{bought.instance_type}: a slice of a TPU pod is made by google_tpu_v2_vm: it is not in the file"
+        if bought.accelerators < 1:
             yield f"{bought.instance_type}: check the attached accelerator, which the type's name does not say"
+
+
+def _is_slice(bought: Purchase) -> bool:
+    return bought.provider == "gcp" and _SLICE.fullmatch(bought.instance_type) is not None
 
 
 def _label(index: int, bought: Purchase) -> str:
@@ -161,11 +167,14 @@ def _google(bought: Purchase, label: str) -> str:
         ("provider", f"google.{_alias(bought.region)}"),
         ("count", str(bought.count)),
         ("name", f'"costopt-{label.replace("_", "-")}-${{count.index}}"'),
-        ("machine_type", quoted(bought.instance_type)),
+        ("machine_type", quoted(bought.machine_type)),
         ("zone", quoted(bought.zone) if bought.zone else f"var.{label}_zone"),
         f"boot_disk {{\n  initialize_params {{\n    image = var.{label}_image\n    size  = {_DISK_GB}\n  }}\n}}",
         f"network_interface {{\n  network = var.{label}_network\n}}",
     ]
+    if bought.attached:
+        count = max(1, round(bought.accelerators))
+        parts.append(f"guest_accelerator {{\n  type  = {quoted(bought.attached)}\n  count = {count}\n}}")
     model = ['  provisioning_model  = "SPOT"', "  preemptible         = true"] if spot else []
     restart = f"  automatic_restart   = {'false' if spot else 'true'}"
     lines = "\n".join(['  on_host_maintenance = "TERMINATE"', restart, *model])
@@ -201,8 +210,8 @@ _RESOURCE: Final = re.compile(
     r'^\s*resource\s+"(aws_instance|google_compute_instance|azurerm_linux_virtual_machine)"\s+"([\w-]+)"\s*\{', re.ASCII
 )
 _ASSIGNED: Final = re.compile(r'^\s*"?([\w-]+)"?\s*=\s*(.+?)\s*$', re.ASCII)
-_PROVIDER: Final = re.compile(r'^\s*provider\s+"([\w-]+)"\s*\{', re.ASCII)
-_VARIABLE: Final = re.compile(r'^\s*variable\s+"([\w-]+)"\s*\{', re.ASCII)
+_OTHER: Final = re.compile(r'^\s*(provider|variable)\s+"([\w-]+)"\s*\{', re.ASCII)
+_NESTED: Final = re.compile(r'^\s*([\w-]+)\s*(?:"[^"]*"\s*)*\{', re.ASCII)
 _SELLERS: Final = {local: seller for seller, local in _LOCAL_NAMES.items()}
 _TYPES: Final = ("instance_type", "machine_type", "size")
 _LONGEST_LINE: Final = 2000
@@ -245,6 +254,10 @@ def _machine(
         return next((_value(words[key][0], defaults) for key in keys if key in words), None)
 
     place = words.get("provider", (_KINDS[kind], 0))[0]
+    instance_type, attached = said(*_TYPES), said("guest_accelerator.type")
+    if kind == "google_compute_instance" and attached is not None:
+        # Prices of machines with attached GPUs are kept under such names.
+        instance_type = f"{instance_type}+{attached}x{said('guest_accelerator.count') or 1}"
     zone = said("zone", "availability_zone")
     region = said("location") or regions.get(place)
     if region is None and zone is not None:
@@ -252,11 +265,11 @@ def _machine(
     lines = {"place": next((words[key][1] for key in _TYPES if key in words), line)}
     if "count" in words:
         lines["replicas"] = words["count"][1]
-    spot = {said("market_type"), said("provisioning_model"), said("priority")}
+    spot = {said("instance_market_options.market_type"), said("scheduling.provisioning_model"), said("priority")}
     return Ask(
         source="Terraform",
         name=name,
-        instance_type=said(*_TYPES),
+        instance_type=instance_type,
         provider=_SELLERS[_KINDS[kind]],
         region=region or None,
         replicas=whole(said("count")) or 1,
@@ -266,26 +279,35 @@ def _machine(
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str, int, dict[str, tuple[str, int]]]]:
-    """Kind, name, line and assignments of each block of interest, those of nested blocks with it."""
-    kind, name, begin, depth = "", "", 0, 0
+    """Kind, name, line and assignments of each block of interest; those of nested blocks as BLOCK.NAME."""
+    kind, name, begin = "", "", 0
+    inside: list[str] = []
     words: dict[str, tuple[str, int]] = {}
     for number, raw in enumerate(text.splitlines(), start=1):
         line = "" if len(raw) > _LONGEST_LINE else raw.split("#", 1)[0].split(" //", 1)[0]
         if not kind:
-            for opening, what in ((_RESOURCE, ""), (_PROVIDER, "provider"), (_VARIABLE, "variable")):
-                match = opening.match(line)
-                if match:
-                    kind, name, begin = what or match[1], match[2] if not what else match[1], number
-                    words, depth = {}, 0
-        if kind:
-            inner = line.partition("{")[2]
-            assigned = _ASSIGNED.match(inner if number == begin else line) or _ASSIGNED.match(inner)
-            if assigned:
-                words.setdefault(assigned[1], (assigned[2].removesuffix("}").strip(), number))
-            depth += line.count("{") - line.count("}")
-            if depth <= 0:
-                yield kind, name, begin, words
-                kind = ""
+            resource = _RESOURCE.match(line)
+            other = None if resource else _OTHER.match(line)
+            if resource is None and other is None:
+                continue
+            kind, name = (resource[1], resource[2]) if resource else (other[1], other[2]) if other else ("", "")
+            begin, words, inside = number, {}, []
+        nested = _NESTED.match(line) if inside else None
+        inner = line.partition("{")[2] if nested or not inside else line
+        if nested or not inside:
+            inside.append(nested[1] if nested else "")
+        assigned = _ASSIGNED.match(inner)
+        if assigned:
+            path = f"{inside[-1]}.{assigned[1]}" if inside[-1] else assigned[1]
+            words.setdefault(path, (assigned[2].removesuffix("}").strip(), number))
+        for character in inner:
+            if character == "{":
+                inside.append(inside[-1] if inside else "")
+            elif character == "}" and inside:
+                inside.pop()
+        if not inside:
+            yield kind, name, begin, words
+            kind = ""
 
 
 def _value(text: str, defaults: Mapping[str, str]) -> str | None:

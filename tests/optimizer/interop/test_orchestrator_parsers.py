@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +27,10 @@ _NAMES: Final = {
         "A10=A10; A100-PCIe-80GB=A100-80GB; A100-SXM4-40GB=A100; A100-SXM4-80GB=A100-80GB; H100-NVL-94GB=H100; "
         "H100-SXM5-80GB=H100; T4=T4; V100-PCIe-16GB=V100; V100-SXM2-32GB=V100-32GB"
     ),
-    "gcp": ("A100-SXM4-40GB=A100; A100-SXM4-80GB=A100-80GB; H100-SXM5-80GB=H100; L4=L4; H200-SXM5-141GB=H200"),
+    "gcp": (
+        "A100-SXM4-40GB=A100; A100-SXM4-80GB=A100-80GB; H100-SXM5-80GB=H100; L4=L4; H200-SXM5-141GB=H200; "
+        "T4=T4; P100-PCIe-16GB=P100; V100-SXM2-16GB=V100"
+    ),
     "lambda": (
         "A10=A10; A100-PCIe-40GB=A100; A100-SXM4-40GB=A100; A100-SXM4-80GB=A100-80GB; B200=B200; "
         "GH200-96GB=GH200; H100-PCIe-80GB=H100; H100-SXM5-80GB=H100; Quadro RTX 6000=RTX6000; RTX A6000=A6000; "
@@ -84,7 +87,7 @@ def write_catalogues(home: Path, bought: list[Purchase]) -> None:
         _spread(of_cloud)
         folder = home / ".sky/catalogs" / VERSION / cloud
         folder.mkdir(parents=True)
-        _write(folder / "vms.csv", [*COLUMNS, *PLACES], list(of_cloud.values()))
+        _write(folder / "vms.csv", [*COLUMNS, *PLACES], list(_apart(of_cloud.values())))
         _write(folder / "images.csv", ["Tag", "Region", "OS", "OSVersion", "ImageId", "CreationDate"], [])
         _write(folder / "instance_quota_mapping.csv", ["InstanceType", "SpotInstanceCode", "OnDemandInstanceCode"], [])
     common = home / ".sky/catalogs" / VERSION / "common"
@@ -106,6 +109,17 @@ def _spread(rows: dict[tuple[str, str, str], dict[str, Any]]) -> None:
             del rows[name, region, zone]
             for other in zones:
                 rows[other]["Price"] = row.get("Price") or rows[other].get("Price")
+
+
+def _apart(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Machines, and on rows of their own GPUs that are attached to machines."""
+    for row in rows:
+        machine, _, attached = str(row["InstanceType"]).partition("+")
+        if attached:
+            yield row | {"InstanceType": machine, "AcceleratorName": "", "AcceleratorCount": ""}
+            yield row | {"InstanceType": ""}
+        else:
+            yield row
 
 
 def _row(name: str, cloud: str, accelerator: str, region: str, zone: str) -> dict[str, Any]:
@@ -177,7 +191,7 @@ def test_skypilot_finds_the_machines_that_the_plan_bought(tmp_path: Path) -> Non
         assert list(found["accelerators"].values()) == [bought.accelerators]
         assert found["use_spot"] == (bought.purchase_option == "spot")
         if bought.provider != "runpod":
-            assert found["instance_type"] == bought.instance_type
+            assert found["instance_type"] == bought.machine_type
         if bought.provider not in ("runpod", "gcp") and bought.source == SHIPPED:
             assert found["usd_per_hour"] == float(bought.usd_per_hour)
         for job in plan.jobs:

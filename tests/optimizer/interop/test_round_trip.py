@@ -156,3 +156,35 @@ def test_machines_of_terraform_come_back(plan: LaunchPlan) -> None:
     for ask, bought in zip(found, plan.purchases, strict=True):
         assert (ask.provider, ask.region, ask.instance_type) == (bought.provider, bought.region, bought.instance_type)
         assert (ask.replicas, ask.spot) == (bought.count, bought.purchase_option == "spot")
+
+
+def with_attached_gpus() -> LaunchPlan:
+    """Machines of Google whose GPUs are attached, under the name that their prices have."""
+    google = {"provider": "gcp", "instance_type": "n1-standard-16+nvidia-tesla-t4x2", "region": "us-central1"}
+    google |= {"accelerator": "T4"}
+    return builders.make_plan(
+        [builders.make_instances(**google, accelerator_count=2, count=3)],
+        [builders.make_replicas(**google, tensor_parallel=2, count=3, precision="fp16")],
+    )
+
+
+@pytest.mark.parametrize("target", targets.BOTH)
+def test_machines_with_attached_gpus_have_the_names_that_google_gives_them(target: str) -> None:
+    plan = with_attached_gpus()
+    (text,) = targets.export(plan, target).files.values()
+    code = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    assert "+nvidia" not in code
+    (ask,) = recognise(text, "file").asks
+    if target == "terraform":
+        assert ask.instance_type == plan.purchases[0].instance_type
+        assert 'type  = "nvidia-tesla-t4"' in code
+    else:
+        assert [(wish.accelerator.name, wish.count) for wish in ask.wishes] == [("T4", 2)]
+
+
+def test_slices_of_tpu_pods_are_no_machines_of_terraform() -> None:
+    tpu = {"provider": "gcp", "instance_type": "v5litepod-8", "region": "us-central1", "accelerator": "TPU v5e"}
+    plan = builders.make_plan([builders.make_instances(**tpu)], [builders.make_replicas(**tpu)])
+    exported = targets.export(plan, "terraform")
+    assert not exported.files
+    assert any("google_tpu_v2_vm" in warning for warning in exported.warnings)
