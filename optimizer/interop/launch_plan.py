@@ -15,6 +15,7 @@ from providers.errors import UnknownName, UsageError
 MAX_BYTES: Final = 20_000_000
 SCHEMA: Final = "costopt.plan"
 _NAME_LENGTH: Final = 40
+_ZONE_ID: Final = re.compile(r"[a-z]+\d+-az\d+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,11 @@ class Purchase:
     def machine_type(self) -> str:
         """The seller's name of the machine: Google's prices with attached GPUs are kept as MACHINE+GPUxCOUNT."""
         return self.instance_type.partition("+")[0]
+
+    @property
+    def zone_name(self) -> str | None:
+        """The zone where its name means the same to everybody: AWS has other names in each account for an id."""
+        return None if self.zone is not None and _ZONE_ID.fullmatch(self.zone) else self.zone
 
     @property
     def attached(self) -> str | None:

@@ -172,7 +172,7 @@ def task(job: TrainingJob, started: training_stack.Start) -> dict[str, Any]:
 
 def resources(purchase: Purchase) -> dict[str, Any]:
     """The machine as SkyPilot's `resources` names it."""
-    place = purchase.provider + "".join(f"/{part}" for part in (purchase.region, purchase.zone) if part)
+    place = purchase.provider + "".join(f"/{part}" for part in (purchase.region, purchase.zone_name) if part)
     found: dict[str, Any] = {"infra": place}
     if purchase.provider not in _OWN_INSTANCE_NAMES:
         found["instance_type"] = purchase.machine_type
@@ -201,6 +201,11 @@ def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
     """What SkyPilot's way of asking for machines cannot say."""
     if purchase.accelerator not in NAMES:
         yield f"{name}: SkyPilot's name for {purchase.accelerator} is not known here: `sky gpus list` has it"
+    if purchase.zone != purchase.zone_name:
+        yield (
+            f"{name}: zone {purchase.zone} has another name in each account: the file names the region; `aws ec2 "
+            "describe-availability-zones` has yours"
+        )
     if purchase.purchase_option not in ("on_demand", "spot"):
         yield f"{name}: SkyPilot does not buy {purchase.purchase_option}: reserve the instances first"
     if purchase.accelerators < 1:

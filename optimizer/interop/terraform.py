@@ -147,8 +147,8 @@ def _aws(bought: Purchase, label: str) -> str:
         ("subnet_id", f"var.{label}_subnet_id"),
         ("tags", f"{{ Name = {quoted(f'costopt-{label}')} }}"),
     ]
-    if bought.zone:
-        parts.insert(3, ("availability_zone", quoted(bought.zone)))
+    if bought.zone_name:
+        parts.insert(3, ("availability_zone", quoted(bought.zone_name)))
     if bought.purchase_option == "spot":
         parts.append('instance_market_options {\n  market_type = "spot"\n}')
     if bought.purchase_option == "capacity_block":

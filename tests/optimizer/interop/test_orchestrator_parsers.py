@@ -187,7 +187,7 @@ def test_skypilot_finds_the_machines_that_the_plan_bought(tmp_path: Path) -> Non
     for name, (plan, bought) in files.items():
         found = read[name]
         assert found["cloud"] == bought.provider
-        assert (found["region"], found["zone"]) == (bought.region, bought.zone)
+        assert (found["region"], found["zone"]) == (bought.region, bought.zone_name)
         assert list(found["accelerators"].values()) == [bought.accelerators]
         assert found["use_spot"] == (bought.purchase_option == "spot")
         if bought.provider != "runpod":

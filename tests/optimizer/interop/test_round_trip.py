@@ -188,3 +188,13 @@ def test_slices_of_tpu_pods_are_no_machines_of_terraform() -> None:
     exported = targets.export(plan, "terraform")
     assert not exported.files
     assert any("google_tpu_v2_vm" in warning for warning in exported.warnings)
+
+
+def test_an_id_of_a_zone_is_not_taken_for_its_name() -> None:
+    plan = builders.make_plan([builders.make_instances(zone="use1-az4")])
+    (service,) = targets.export(plan, "skypilot").files.values()
+    assert "infra: aws/us-east-1\n" in service
+    assert any("use1-az4" in warning for warning in targets.export(plan, "skypilot").warnings)
+    (machines,) = targets.export(plan, "terraform").files.values()
+    assert "availability_zone" not in machines
+    assert 'description = "Subnet in use1-az4."' in machines
