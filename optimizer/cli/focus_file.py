@@ -106,25 +106,32 @@ def _scan(path: str) -> str:
     if start == _PARQUET:
         return f"read_parquet({_quoted(name)})"
     packed = start.startswith(_GZIP)
-    columns = ", ".join(f"{_quoted(column)}: 'VARCHAR'" for column in _header(path, packed=packed))
+    names, separator = _header(path, packed=packed)
+    columns = ", ".join(f"{_quoted(column)}: 'VARCHAR'" for column in names)
     return (
-        f"read_csv({_quoted(name)}, columns = {{{columns}}}, auto_detect = false, header = true, delim = ',', "
+        f"read_csv({_quoted(name)}, columns = {{{columns}}}, auto_detect = false, header = true, "
+        f"delim = {_quoted(separator)}, "
         f"quote = '\"', escape = '\"', compression = '{'gzip' if packed else 'none'}', "
         f"ignore_errors = true, store_rejects = true, max_line_size = {_LONGEST_LINE_BYTES})"
     )
 
 
-def _header(path: str, *, packed: bool) -> list[str]:
-    """The names of a CSV's columns. Raises UsageError where the first line is no header."""
+def _header(path: str, *, packed: bool) -> tuple[list[str], str]:
+    """The names of a CSV's columns, and what separates them: a comma, semicolon or tab, whichever it has most of.
+
+    Raises UsageError where the first line is no header.
+    """
     opener = gzip.open if packed else open
     try:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            names = next(csv.reader([file.readline(_LONGEST_LINE_BYTES)], strict=True), [])
+            line = file.readline(_LONGEST_LINE_BYTES)
+        separator = max(",;\t", key=line.count)
+        names = next(csv.reader([line], strict=True, delimiter=separator), [])
     except (UnicodeDecodeError, csv.Error, OSError, EOFError, zlib.error) as error:
         raise UsageError(f"cost export {path!r} is neither a CSV nor a Parquet file: {error}") from None
     if len({name.lower() for name in names}) < len(names) or not all(names):
         raise UsageError(f"cost export {path!r}: its first line does not name each column once")
-    return names
+    return names, separator
 
 
 def _quoted(text: str) -> str:

@@ -59,7 +59,7 @@ def import_(
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option("--columns", metavar="TIME,INPUT,OUTPUT", help="Columns of a request log, where named unusually."),
+        typer.Option("--columns", metavar="TIME,INPUT,OUTPUT", help="Columns of a request log with other names."),
     ] = None,
     as_of: options.AsOf = None,
     offline: options.Offline = False,
@@ -103,7 +103,7 @@ def import_(
         tokens=None if tokens is None else token_count("--tokens", tokens),
     )
     with opened(file) as source:
-        if source.kind == "log":
+        if source.kind == "log" or (columns is not None and source.kind != "folder"):
             found = import_files.request_log(source, columns, trace)
             write_result(import_output.render_log(found, context, source.name, trace, format_), output)
             return ExitCode.DONE

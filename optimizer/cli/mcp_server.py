@@ -101,11 +101,23 @@ def server(root: Path, timeout_s: float) -> MCPServer:
         return await run("compare", [*words, *_flag("rate", rate), *_flag("gpu", gpu), *_flag("count", count)])
 
     @found.tool()
-    async def import_file(file: str, model: str | None = None, gpu: str | None = None, count: int = 1) -> str:
-        """Does a SkyPilot, dstack or Kubernetes file, a vLLM command, or a request log in the folder work, what does it
-        cost, what would be cheaper."""
+    async def import_file(
+        file: str,
+        model: str | None = None,
+        gpu: str | None = None,
+        count: int | None = None,
+        context: int | None = None,
+        task: str | None = None,
+        tokens: str | None = None,
+        columns: str | None = None,
+    ) -> str:
+        """Does a file in the folder work, what does it cost, what would be cheaper: SkyPilot, dstack, Kubernetes or
+        Compose YAML, commands that serve or train, training configurations, request logs, quotes, FOCUS exports.
+
+        `gpu`, `count`, `model`, `task` and `tokens` go where the file is silent; `columns` names those of a log."""
         words = [] if model is None else _flag("model", model_name(model, root))
-        words += [] if gpu is None else [*_flag("gpu", gpu), *_flag("count", count)]
+        words += [*_flag("gpu", gpu), *_flag("count", count), *_flag("context", context), *_flag("task", task)]
+        words += [*_flag("tokens", tokens), *_flag("columns", columns)]
         return await run("import", [*words, str(inside(file, root))])
 
     @found.tool()
