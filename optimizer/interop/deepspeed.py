@@ -25,10 +25,11 @@ def export(plan: LaunchPlan) -> Exported:
         content = {NOTE: [*provenance(plan, [job.purchase]), f"For {VERSION}."], **configuration(job)}
         files[name] = json.dumps(content, indent=2) + "\n"
         made_for = (
-            f"For {VERSION}, {hugging_face.VERSION}: TRAIN_SCRIPT takes their flags, as TRL's scripts/sft.py does."
+            f"For {VERSION}, {hugging_face.VERSION}: TRAIN_SCRIPT takes their flags, as TRL's scripts/sft.py does; "
+            f"{name} lies where it is started."
         )
         words = [*hugging_face.arguments(job), "--activation_checkpointing", str(job.recompute != "none")]
-        tail = ["--deepspeed " + '"$(dirname "$0")"/' + name, *hugging_face.resume_tail(job), '"$@"']
+        tail = [f"--deepspeed {name}", *hugging_face.resume_tail(job), '"$@"']
         lines = [*hugging_face.resume_lines(job), f"exec {torchrun(job, words, *tail)}"]
         files[f"deepspeed-{job.name}.sh"] = script(plan, job, made_for, lines)
         warnings += [*shared_warnings(job, STACKS), *layout_warnings(job), *hugging_face.warnings(job), *_warnings(job)]

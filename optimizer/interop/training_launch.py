@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
-from optimizer.interop.launch_plan import LaunchPlan, TrainingJob, comment, provenance
+from optimizer.interop.launch_plan import LaunchPlan, TrainingJob, comment, device, provenance
 
 RENDEZVOUS_PORT = 29500
 SCRIPT = '"$TRAIN_SCRIPT"'
@@ -45,6 +45,14 @@ def shared_warnings(job: TrainingJob, stacks: Sequence[str]) -> Iterator[str]:
     """What no target can express of a plan."""
     if job.stack not in stacks:
         yield f"{job.name}: the plan was sized for {job.stack}: speed and memory are other ones here"
+    found = device(job.purchase)
+    if found is not None and found.vendor not in ("NVIDIA", "AMD"):
+        yield (
+            f"{job.name}: {job.purchase.accelerator} does not run this: it takes its vendor's software (MaxText or "
+            "another XLA trainer on TPUs); the machines and the batch sizes are the plan's, the command is not"
+        )
+    elif found is not None and found.vendor == "AMD":
+        yield f"{job.name}: {job.purchase.accelerator} takes PyTorch for ROCm in place of the one from PyPI"
     yield (
         f"{job.name}: data set, place of the checkpoints and learning rate are yours; the plan counts full sequences "
         f"of {job.seq_len} tokens: pack shorter ones"

@@ -136,6 +136,7 @@ _OFFLOADS: Final[Mapping[str, str]] = {
 _HOSTS: Final = ("cpu", "nvme", "true", "1")
 _MEGATRON_SHARDING: Final[Mapping[str, int]] = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _ZERO_IN_A_NAME: Final = re.compile(r"(?:z|zero)[_-]?(?:stage)?[_-]?([0-3])(?!\d)", re.IGNORECASE)
+_HUGGING_FACE: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w-][\w.-]*(?<!\.model)(?<!\.json)", re.ASCII)
 _DEEPEST: Final = 6
 _MOST_SETTINGS: Final = 2000
 
@@ -176,8 +177,9 @@ class Settings:
 
     @property
     def model(self) -> str | None:
-        """The model that is trained."""
-        return self.text(*MODELS)
+        """The model that is trained; of Megatron-LM, which is given a shape, the one whose tokenizer it takes."""
+        tokenizer = self.text("tokenizer_model") or ""
+        return self.text(*MODELS) or (tokenizer if _HUGGING_FACE.fullmatch(tokenizer) else None)
 
     @property
     def lines(self) -> dict[str, int]:

@@ -85,7 +85,7 @@ def test_a_training_run_comes_back(name: str, target: str) -> None:
     assert training is not None
     is_the_machine(ask, job.purchase, target)
     assert [wish.count * ask.nodes for wish in ask.wishes] == [job.ranks] * len(ask.wishes)
-    assert ask.model == (job.model if target != "megatron" and not expected.splits else None)
+    assert ask.model == job.model
     assert (training.seq_len, training.micro_batch) == (job.seq_len, job.micro_batch)
     assert training.steps == job.steps
     assert training.zero_stage == expected.zero_stage
@@ -188,6 +188,13 @@ def test_slices_of_tpu_pods_are_no_machines_of_terraform() -> None:
     exported = targets.export(plan, "terraform")
     assert not exported.files
     assert any("google_tpu_v2_vm" in warning for warning in exported.warnings)
+
+
+def test_a_run_on_tpus_is_told_that_the_command_does_not_run_there() -> None:
+    tpu = {"provider": "gcp", "instance_type": "v5litepod-16", "region": "us-central1", "accelerator": "TPU v5e"}
+    plan = training_plans.make_training_plan(**tpu, accelerator_count=16, count=1, stack="xla")
+    for target in TRAINING:
+        assert any("does not run this" in warning for warning in targets.export(plan, target).warnings)
 
 
 def test_an_id_of_a_zone_is_not_taken_for_its_name() -> None:
