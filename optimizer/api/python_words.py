@@ -223,6 +223,8 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, (set, frozenset)):
         return sorted(value)
+    if hasattr(value, "item"):  # a number of numpy's
+        return value.item()
     raise TypeError(f"{type(value).__name__} {value!r} is no value of YAML")
 
 

@@ -113,7 +113,7 @@ def test_quotes_costs_quotas_and_holdings_may_be_content() -> None:
     costs = {"storage_gb": 100, "sellers": {"default": {"storage_usd_per_gb_month": Decimal("0.08")}}}
     found = optimizer.compare(gpu="H100-SXM5-80GB", count=8, quotes=[quote], costs=costs, provider="lambda")
     assert "Acme" in {quote["vendor"] for quote in found.document["quotes"]}
-    limited = optimizer.plan("8B", rate=12, gpu="L4", quota={"quotas": [{"accelerator": "L4", "maximum": 1}]})
+    limited = optimizer.plan("8B", rate=12, gpu="L4", quota={"quotas": [{"accelerator": "L4", "maximum": np.int64(1)}]})
     assert limited.document["shortfalls"][0]["limit"] == "quota of L4"
     runs = {"running": [{"provider": "aws", "instance_type": "g6.xlarge", "region": "us-east-1", "count": 1}]}
     assert optimizer.plan("8B", rate=1, provider="aws", current=runs).document["changes"]

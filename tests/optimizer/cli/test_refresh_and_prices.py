@@ -87,8 +87,9 @@ def test_a_refreshed_price_is_the_one_that_offers_and_plan_use(costopt: Command,
     assert {row["as_of"] for row in plan["instances"]} == {"2026-11-30"}
 
 
-def test_plan_can_refresh_first_and_says_what_came_of_it(costopt: Command, api: LambdaApi) -> None:
-    command = ("plan", "--model", "8B", "--rate", "1", "--provider", "lambda", "--refresh", "-f", "json")
+@pytest.mark.parametrize("provider", ["lambda", "Lambda,lambda"])
+def test_plan_can_refresh_first_and_says_what_came_of_it(costopt: Command, api: LambdaApi, provider: str) -> None:
+    command = ("plan", "--model", "8B", "--rate", "1", "--provider", provider, "--refresh", "-f", "json")
     outcome = costopt(*command)
     assert {row["as_of"] for row in document(outcome)["instances"]} == {"2026-11-30"}
     assert "lambda: stored: " in outcome.err

@@ -118,6 +118,19 @@ def test_jobs_of_a_file_share_budget_and_calendar(costopt: Command, tmp_path: Pa
     assert float(document["totals"]["usd_total"]) == pytest.approx(total, abs=0.05)
 
 
+def test_an_unknown_task_of_a_job_is_named_with_its_job(costopt: Command, tmp_path: Path) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text("jobs:\n  - {name: base, model: 7B, task: pretrain, tokens: 1B}\n", encoding="utf-8")
+    outcome = costopt("plan", "--workload", file)
+    assert outcome.code == 2
+    assert "job 'base': unknown task 'pretrain'; did you mean train?" in outcome.err
+
+
+def test_the_case_of_a_task_does_not_matter(costopt: Command) -> None:
+    flags = ("--model", "1B", "--tokens", "10M", "--provider", "aws", "-f", "json")
+    assert costopt("plan", "--task", "LoRA", *flags) == costopt("plan", "--task", "lora", *flags)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
