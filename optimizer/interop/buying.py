@@ -168,7 +168,8 @@ def _is_there(ask: Ask, offer: Offer) -> bool:
 def _not_sold(ask: Ask, one: Wish, anywhere: Iterable[Offer], sold: Iterable[Offer]) -> Fault:
     """Where else the accelerators are sold: by the same provider first."""
     line = one.line if one.line is not None else ask.lines.get("place")
-    elsewhere = list(dict.fromkeys([*_places(sold), *_places(anywhere)]))
+    continent = (ask.region or "").split("-")[0]
+    elsewhere = list(dict.fromkeys([*_places(sold, continent), *_places(anywhere, continent)]))
     if not elsewhere:
         what = f"none of {', '.join(PROVIDERS)} sells {one.named}"
         return Fault(line=line, what=what, fix="the cost is not known", fatal=False)
@@ -197,8 +198,10 @@ def _no_price(ask: Ask, one: Wish, option: PurchaseOption, sold: Iterable[Offer]
     return Fault(line=line or one.line, what=what, fix=fix, fatal=False)
 
 
-def _places(offers: Iterable[Offer]) -> list[str]:
-    return sorted({place_of(offer) for offer in offers})
+def _places(offers: Iterable[Offer], continent: str = "") -> list[str]:
+    """Where the offers are, those whose region begins like the one that was asked for first."""
+    found = {place_of(offer): offer.region or "" for offer in offers}
+    return sorted(found, key=lambda place: (not continent or not found[place].startswith(continent), place))
 
 
 def _machines(ask: Ask, one: Wish, offer: Offer) -> int:

@@ -185,6 +185,7 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
     types = list(texts(content.get("instance_types")))
     backends, regions = list(texts(content.get("backends"))), list(texts(content.get("regions")))
     keys = {"model": ("model",), "nodes": ("nodes",), "replicas": ("replicas",), "place": ("regions",)}
+    keys |= {"instance_type": ("instance_types",), "spot": ("spot_policy",)}
     return Ask(
         source="dstack",
         name=str(content.get("name") or content.get("type")),

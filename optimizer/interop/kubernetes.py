@@ -411,6 +411,7 @@ def _ask(
     spot = any(str(selector.get(key, "")).lower() in ("spot", "true") for key, _ in _SPOT_LABELS.values())
     place_line = line_of(lines, *pods.path, "nodeSelector")
     known = {"place": place_line, "accelerators": line}
+    known["instance_type"] = line_of(lines, *pods.path, "nodeSelector", "node.kubernetes.io/instance-type")
     started = found or job
     return Ask(
         source="Kubernetes",

@@ -261,7 +261,9 @@ _DOWNLOAD: Final = re.compile(r"\b(?:tune|hf|huggingface-cli)\s+download\s+([\w.
 _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "nodes": ("num_nodes",),
     "replicas": ("service",),
-    "place": ("resources",),
+    "place": ("resources", "infra"),
+    "instance_type": ("resources", "instance_type"),
+    "spot": ("resources", "use_spot"),
 }
 
 
