@@ -11,7 +11,7 @@ from optimizer.cli.import_source import Opened
 from optimizer.interop.answer import Answer, Question, answer
 from optimizer.interop.asks import Ask, Fault
 from optimizer.interop.buying import Market
-from optimizer.interop.recognise import Recognised, recognise, with_wish
+from optimizer.interop.recognise import Recognised, recognise, repository, with_wish
 from optimizer.plans.plan import Fleet
 from optimizer.plans.planner import Request
 from optimizer.plans.planner import plan as make_plan
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from optimizer.workload.traces import Trace
 
 MAX_ASKS: Final = 50
+_TRITON_CONFIG: Final = "config.pbtxt"
+_TRITON_MODEL: Final = "1/model.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +49,11 @@ class Asked:
 def recognised(source: Opened) -> Recognised:
     """What a folder or a file that is read whole is. Raises UsageError for one of no known kind."""
     if source.kind == "folder":
+        if (source.path / _TRITON_CONFIG).exists() and (source.path / _TRITON_MODEL).exists():
+            config, model = (source.inside(name).text() for name in (_TRITON_CONFIG, _TRITON_MODEL))
+            return repository(config, model, source.name)
         if not (source.path / "config.json").exists():
-            raise UsageError(f"folder {source.name!r} has no config.json: it is no model")
+            raise UsageError(f"folder {source.name!r} has no config.json: it is no model, and no repository of Triton")
         return Recognised(kind="model")
     return recognise(source.text(), source.name)
 

@@ -1,4 +1,4 @@
-"""Turns vLLM and SGLang command lines, alone or in a script, into the server that they start."""
+"""Turns command lines of vLLM, SGLang and TensorRT-LLM, alone or in a script, into the server that they start."""
 
 import math
 import re
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from optimizer.interop.asks import whole
 
-_OPTIONS: Final[Mapping[str, str]] = {
+OPTIONS: Final[Mapping[str, str]] = {
     "--model": "model",
     "--model-path": "model",
     "--tensor-parallel-size": "tensor_parallel",
@@ -26,16 +26,20 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "--dp-size": "data_parallel",
     "--max-model-len": "context",
     "--context-length": "context",
+    "--max-seq-len": "context",
     "--dtype": "dtype",
     "--quantization": "quantization",
     "-q": "quantization",
     "--kv-cache-dtype": "kv_dtype",
     "--gpu-memory-utilization": "memory_share",
+    "--free-gpu-memory-fraction": "memory_share",
+    "--kv-cache-free-gpu-memory-fraction": "memory_share",
     "--max-num-seqs": "sequences",
     "--max-running-requests": "sequences",
+    "--max-batch-size": "sequences",
     "--nnodes": "nodes",
 }
-"""Options of vLLM 0.33 and SGLang 0.5 that say what a server takes."""
+"""Options of vLLM 0.33, SGLang 0.5 and TensorRT-LLM 1.2 (its underscores as hyphens) that say what a server takes."""
 
 _DTYPES: Final[Mapping[str, str]] = {
     "bfloat16": "bf16",
@@ -142,13 +146,13 @@ def server(words: Sequence[str], numbers: Sequence[int], line: int) -> Server | 
     while index < len(words):
         word = words[index]
         key, _, value = word.partition("=")
-        name = _OPTIONS.get(key.replace("_", "-"))
+        name = OPTIONS.get(key.replace("_", "-"))
         if name is not None:
             if not value and index + 1 < len(words):
                 index += 1
                 value = words[index]
             values[name], lines[name] = value, numbers[index]
-        elif not word.startswith("-") and "model" not in values and engine == "vllm" and words[index - 1] == "serve":
+        elif index == start[1] and not word.startswith("-"):
             values["model"], lines["model"] = word, numbers[index]
         index += 1
     return Server(engine=engine, line=line, values=values, lines=lines)
@@ -157,8 +161,11 @@ def server(words: Sequence[str], numbers: Sequence[int], line: int) -> Server | 
 def _start(words: Sequence[str]) -> tuple[str, int] | None:
     """Engine and the index of the first word behind the program's name."""
     for index, word in enumerate(words):
-        if word.rpartition("/")[2] == "vllm" and words[index + 1 : index + 2] == ["serve"]:
-            return "vllm", index + 2
+        program, following = word.rpartition("/")[2], words[index + 1 : index + 2]
+        if program in ("vllm", "sglang") and following == ["serve"]:
+            return program, index + 2
+        if program == "trtllm-serve" or word == "tensorrt_llm.commands.serve":
+            return "tensorrt-llm", index + (2 if following == ["serve"] else 1)
         if word in ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server"):
             return "vllm", index + 1
         if word == "sglang.launch_server":

@@ -1,12 +1,23 @@
 """Turns a file of unknown kind into what it asks for, by what is written in it."""
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from optimizer.interop import command_lines, dstack, kubernetes, skypilot
+from optimizer.interop import (
+    command_lines,
+    containers,
+    deepspeed,
+    dstack,
+    engine_settings,
+    kubernetes,
+    skypilot,
+    slurm,
+    terraform,
+)
 from optimizer.interop.asks import Ask, Fault, Wish, divided, texts, wish
 from optimizer.interop.request_log import is_log_header, is_log_json
 from optimizer.interop.training_commands import Launched, launched
@@ -16,8 +27,9 @@ from providers.errors import UsageError
 
 Kind = Literal["launch", "model", "melange", "log"]
 KNOWN: Final = (
-    "SkyPilot, dstack and Kubernetes YAML, commands that serve or train, configurations of training software, a "
-    "model's config.json or folder, Melange JSON, request logs, tables of quotes, FOCUS cost exports"
+    "SkyPilot, dstack, Kubernetes, KServe and Compose YAML, values of vLLM's production stack, commands that serve or "
+    "train, configurations of training software, a model's config.json or folder, Melange JSON, request logs, tables "
+    "of quotes, FOCUS cost exports"
 )
 _DOCUMENT_MARK: Final = re.compile(r"^---(?:\s.*)?$")
 _INSTANCES: Final = re.compile(
@@ -26,6 +38,10 @@ _INSTANCES: Final = re.compile(
 )
 """The line that exported scripts carry; it says where their command runs."""
 
+_ENGINES: Final = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}
+_EACH: Final = re.compile(r"^# .*replicas on each: (?P<each>\d{1,4})\.", re.MULTILINE)
+"""The line that says how many servers a script, or a machine with it, starts."""
+
 _DSTACK_TYPES: Final = ("task", "service", "dev-environment")
 _SKYPILOT_KEYS: Final = frozenset({"resources", "run", "setup", "num_nodes", "service"})
 _OF_THE_TASK: Final = frozenset(
@@ -33,6 +49,7 @@ _OF_THE_TASK: Final = frozenset(
 )
 """Keys of the orchestrators themselves: settings of training may stand beside them."""
 
+_KSERVE_KINDS: Final = ("InferenceService", "LLMInferenceService")
 _MOST_DOCUMENTS: Final = 200
 
 
@@ -53,10 +70,12 @@ def recognise(text: str, name: str) -> Recognised:
         return Recognised(kind="log")
     if stripped.startswith("{"):
         return _json(text, name)
+    if terraform.is_terraform(text):
+        return Recognised(kind="launch", asks=tuple(terraform.read(text)))
     script = _script(text)
     if script and (stripped.startswith("#!") or not _is_yaml(stripped)):
         return Recognised(kind="launch", asks=script)
-    asks = [ask for document, lines in _documents(text, name) for ask in _of_document(document, lines)]
+    asks = [ask for document, lines in _documents(text, name) for ask in _of_document(document, lines, text)]
     if not asks and not script:
         raise UsageError(f"{name} asks for nothing that is known here; known: {KNOWN}")
     return Recognised(kind="launch", asks=tuple(asks) or script)
@@ -73,9 +92,13 @@ def _json(text: str, name: str) -> Recognised:
     if "gpu_info" in content:
         return Recognised(kind="melange")
     if is_training(settings_of(content, {})):
-        return Recognised(kind="launch", asks=(_of_settings(content, _json_lines(text, name)),))
+        note = "\n".join(f"# {line}" for line in texts(content.get(deepspeed.NOTE)))
+        ask = _of_settings(content, _json_lines(text, name))
+        return Recognised(kind="launch", asks=(_on_stated(ask, None, next(_stated(note), None)),))
     if "num_hidden_layers" in content or "architectures" in content or "text_config" in content:
         return Recognised(kind="model")
+    if engine_settings.is_engine(content):
+        return Recognised(kind="launch", asks=(engine_settings.read(content, _json_lines(text, name)),))
     if content.get("schema") == "costopt.plan":
         raise UsageError(f"{name} is a plan of costopt: `costopt export {name} --to TARGET` writes its files")
     raise UsageError(f"{name} is JSON of a kind that is not known here; known: {KNOWN}")
@@ -89,6 +112,11 @@ def _json_lines(text: str, name: str) -> Any:
         return {}
 
 
+def repository(config: str, model: str, name: str) -> Recognised:
+    """A model repository of Triton: the head of `config.pbtxt` says where the engine of `1/model.json` runs."""
+    return Recognised(kind="launch", asks=tuple(_of_engine(ask, config) for ask in recognise(model, name).asks))
+
+
 def _is_yaml(text: str) -> bool:
     """Whether some line looks like a key of YAML."""
     return any(re.match(r"[A-Za-z_][\w.-]*:(\s|$)", line) for line in text.splitlines())
@@ -96,15 +124,40 @@ def _is_yaml(text: str) -> bool:
 
 def _script(text: str) -> tuple[Ask, ...]:
     """The servers and training jobs that a shell script or a bare command line starts, in the order of their lines."""
-    stated = next((found for line in text.splitlines() if (found := _INSTANCES.match(line))), None)
-    asks = [_of_server(found, stated) for found in command_lines.servers(text)]
+    stated = next(_stated(text), None)
+    asks = [_on_each(_of_server(found, stated), text) for found in command_lines.servers(text)]
     asks += [_of_launched(found, stated) for found in launched(text)]
+    asks += containers.docker_runs(text)
+    batch = slurm.read(text)
+    asks = [ask if batch is None else slurm.in_batch(ask, batch) for ask in asks]
     return tuple(sorted(asks, key=lambda ask: ask.lines["command"]))
 
 
-def _of_server(found: command_lines.Server, stated: re.Match[str] | None) -> Ask:
+def _stated(text: str) -> Iterator[Mapping[str, Any]]:
+    """What the head of an exported file says of its instances; those that differ in zone and price only are one."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for match in filter(None, map(_INSTANCES.match, text.splitlines())):
+        same = found.setdefault(match.group("provider", "type", "place", "option"), {**match.groupdict(), "count": 0})
+        same["count"] += int(match["count"])
+    yield from found.values()
+
+
+def _on_each(ask: Ask, text: str) -> Ask:
+    """The ask with as many replicas on each machine as the head of an exported file says."""
+    each = _EACH.search(text)
+    return ask if each is None else replace(ask, data_parallel=max(ask.data_parallel, int(each["each"])))
+
+
+def _of_engine(ask: Ask, head: str) -> Ask:
+    """An engine's settings on the machines that the head names: as many for a replica as its accelerators take."""
+    stated = next(_stated(head), None)
+    nodes = None if stated is None else math.ceil((ask.accelerators_per_machine or 1) / max(1, int(stated["each"])))
+    return _on_each(_on_stated(ask, nodes, stated), head)
+
+
+def _of_server(found: command_lines.Server, stated: Mapping[str, Any] | None) -> Ask:
     ask = Ask(
-        source={"vllm": "vLLM command", "sglang": "SGLang command"}[found.engine],
+        source=f"{_ENGINES[found.engine]} command",
         name="server",
         model=found.values.get("model"),
         lines={"command": found.line, **found.lines},
@@ -113,7 +166,7 @@ def _of_server(found: command_lines.Server, stated: re.Match[str] | None) -> Ask
     return _on_stated(ask, found.count("nodes"), stated)
 
 
-def _of_launched(found: Launched, stated: re.Match[str] | None) -> Ask:
+def _of_launched(found: Launched, stated: Mapping[str, Any] | None) -> Ask:
     ask = Ask(
         source=f"{found.program} command",
         name="job",
@@ -133,7 +186,7 @@ def _elsewhere(found: Launched) -> tuple[Fault, ...]:
     return (Fault(line=found.line, what=what, fix=f"`costopt import {found.config}` reads it", fatal=False),)
 
 
-def _on_stated(ask: Ask, nodes: int | None, stated: re.Match[str] | None) -> Ask:
+def _on_stated(ask: Ask, nodes: int | None, stated: Mapping[str, Any] | None) -> Ask:
     """The ask on the machines that an exported script's head names."""
     if stated is None:
         return replace(ask, nodes=nodes or 1)
@@ -142,8 +195,8 @@ def _on_stated(ask: Ask, nodes: int | None, stated: re.Match[str] | None) -> Ask
         ask,
         wishes=wishes,
         faults=(*ask.faults, *faults),
-        nodes=nodes or (int(stated["count"]) if ask.training is not None else 1),
-        replicas=1 if ask.training is not None else max(1, int(stated["count"]) // (nodes or 1)),
+        nodes=nodes or (stated["count"] if ask.training is not None else 1),
+        replicas=1 if ask.training is not None else max(1, stated["count"] // (nodes or 1)),
         provider=stated["provider"],
         region=None if stated["place"] == "any region" else stated["place"],
         instance_type=stated["type"],
@@ -170,16 +223,26 @@ def _documents(text: str, name: str) -> Iterator[tuple[Mapping[str, Any], Any]]:
             raise UsageError(f"{name}, line {start + 1}: a {type(content).__name__}, not a mapping; known: {KNOWN}")
 
 
-def _of_document(content: Mapping[str, Any], lines: Any) -> Sequence[Ask]:
+def _of_document(content: Mapping[str, Any], lines: Any, text: str) -> Sequence[Ask]:
+    if str(content.get("kind")) in _KSERVE_KINDS:
+        return containers.kserve(content, lines)
     if "apiVersion" in content and "kind" in content:
         return kubernetes.read(content, lines)
+    if isinstance(content.get("servingEngineSpec"), Mapping):
+        return containers.production_stack(content, lines)
+    if containers.is_compose(content):
+        return containers.compose(content, lines)
     if content.get("type") in _DSTACK_TYPES:
         return [_trained(ask, content, lines, "commands") for ask in dstack.read(content, lines)]
     if _SKYPILOT_KEYS & content.keys():
         return [_trained(ask, content, lines, "run") for ask in skypilot.read(content, lines)]
+    if engine_settings.is_ray(content):
+        return engine_settings.read_ray(content, lines, [found["accelerator"] for found in _stated(text)])
     settings = settings_of(content, lines)
     if is_training(settings):
-        return [_of_settings(content, lines)]
+        return [_on_stated(_of_settings(content, lines), None, next(_stated(text), None))]
+    if engine_settings.is_engine(content):
+        return [_of_engine(engine_settings.read(content, lines), text)]
     return ()
 
 
@@ -215,7 +278,11 @@ def _jobs(ask: Ask, content: Mapping[str, Any], lines: Any, script: str) -> Iter
     variables |= {key: value for key, _, value in (item.partition("=") for item in texts(content.get("env")))}
     if ask.wishes:
         count = str(ask.wishes[0].count)
-        variables |= {"SKYPILOT_NUM_GPUS_PER_NODE": count, "DSTACK_GPUS_PER_NODE": count, "DSTACK_GPUS_NUM": count}
+        variables |= {
+            "SKYPILOT_NUM_GPUS_PER_NODE": count,
+            "DSTACK_GPUS_PER_NODE": count,
+            "DSTACK_GPUS_NUM": str(ask.wishes[0].count * ask.nodes),
+        }
     variables |= {"SKYPILOT_NUM_NODES": str(ask.nodes), "DSTACK_NODES_NUM": str(ask.nodes)}
     if isinstance(text, str):
         # The text of a block begins on the line after its key.

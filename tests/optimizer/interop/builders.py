@@ -167,10 +167,17 @@ def several_models() -> LaunchPlan:
     return parse_plan(json.dumps(document), "plan.json")
 
 
+def in_two_zones() -> LaunchPlan:
+    """Equal machines of one group at two zones' prices."""
+    zones = [make_instances(zone="us-east-1a"), make_instances(zone="us-east-1b", usd_per_hour="60", count=2)]
+    return make_plan(zones, [make_replicas(count=3)])
+
+
 PLANS = {
     "two groups": two_groups,
     "over two machines": over_two_machines,
     "on Google": on_google,
     "with experts": with_experts,
     "several models": several_models,
+    "in two zones": in_two_zones,
 }

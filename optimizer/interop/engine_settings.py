@@ -1,0 +1,120 @@
+"""Turns settings of serving engines, as Triton, Ray Serve and `vllm serve --config` have them, into what is asked."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from optimizer.interop.asks import Ask, divided, line_of, whole, wish
+from optimizer.interop.command_lines import OPTIONS, Server, served
+from optimizer.workload.workload_file import Lines
+
+_TELLING: Final = frozenset(
+    {"tensor_parallel", "pipeline_parallel", "context", "memory_share", "sequences", "kv_dtype"}
+)
+"""Settings of which one must stand beside the model: many files name a model."""
+
+_TENSORRT_KEYS: Final = frozenset({"triton_config", "kv_cache_config", "max_seq_len"})
+
+
+def is_engine(content: Mapping[str, Any]) -> bool:
+    """Whether a file holds an engine's settings: a model, and how it is served."""
+    named = {OPTIONS.get(_flag(key)) for key in content}
+    return isinstance(content.get("model"), str) and bool(named & _TELLING)
+
+
+def read(content: Mapping[str, Any], lines: Lines) -> Ask:
+    """One replica on accelerators that the file cannot name."""
+    engine = "tensorrt-llm" if _TENSORRT_KEYS & content.keys() else "vllm"
+    cache = content.get("kv_cache_config")
+    inner = {"kv_cache_dtype": "dtype", "free_gpu_memory_fraction": "free_gpu_memory_fraction"}
+    nested = {name: cache[key] for name, key in inner.items() if isinstance(cache, Mapping) and key in cache}
+    found = _server(engine, {**content, **nested}, lines)
+    return Ask(
+        source=f"settings of {'TensorRT-LLM' if engine == 'tensorrt-llm' else 'vLLM'}",
+        name="server",
+        model=found.values.get("model"),
+        lines=found.lines,
+        accelerators_per_machine=_accelerators(found),
+        **served(found),
+    )
+
+
+def is_ray(content: Mapping[str, Any]) -> bool:
+    """Whether it is a configuration of Ray Serve with an LLM application."""
+    applications = content.get("applications")
+    return isinstance(applications, list) and any(
+        isinstance(one, Mapping) and "serve.llm" in str(one.get("import_path")) for one in applications
+    )
+
+
+def read_ray(content: Mapping[str, Any], lines: Lines, stated: Sequence[str]) -> list[Ask]:
+    """Each model that an application serves; `stated` accelerators of the file's head tell variants of a type apart."""
+    asks = []
+    for number, application in enumerate(content["applications"]):
+        arguments = application.get("args") if isinstance(application, Mapping) else None
+        if not isinstance(arguments, Mapping):
+            continue
+        several = arguments.get("llm_configs")
+        path: tuple[str | int, ...] = ("applications", number, "args")
+        if isinstance(several, list):
+            asks += [
+                _of_config(one, lines, (*path, "llm_configs", index), stated)
+                for index, one in enumerate(several)
+                if isinstance(one, Mapping)
+            ]
+        elif isinstance(arguments.get("llm_config"), Mapping):
+            asks.append(_of_config(arguments["llm_config"], lines, (*path, "llm_config"), stated))
+    return asks
+
+
+def _of_config(config: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...], stated: Sequence[str]) -> Ask:
+    engine, loading, deployment = (
+        value if isinstance(value := config.get(key), Mapping) else {}
+        for key in ("engine_kwargs", "model_loading_config", "deployment_config")
+    )
+    found = _server("vllm", engine, lines, *path, "engine_kwargs")
+    source, name = loading.get("model_source"), str(loading.get("model_id") or "server")
+    kind = config.get("accelerator_type")
+    accelerators = _accelerators(found)
+    line = line_of(lines, *path, "accelerator_type")
+    known = _variant(str(kind or ""), stated)
+    wishes, faults = divided([wish(known, accelerators, line)] if known else [])
+    scaling = deployment.get("autoscaling_config")
+    least = scaling.get("min_replicas") if isinstance(scaling, Mapping) else None
+    return Ask(
+        source="Ray Serve",
+        name=name,
+        model=source if isinstance(source, str) else name,
+        wishes=wishes,
+        replicas=whole(deployment.get("num_replicas")) or whole(least) or 1,
+        accelerators_per_machine=accelerators,
+        packs=True,
+        lines={"model": line_of(lines, *path, "model_loading_config") or 1, **found.lines},
+        faults=faults,
+        **served(found),
+    )
+
+
+def _variant(kind: str, stated: Sequence[str]) -> str:
+    """The accelerator that Ray's name means: the one of the head that it can be, else the name itself."""
+    from optimizer.interop.ray import TYPES
+
+    fitting = sorted({name for name in stated if TYPES.get(name, "") == kind})
+    return fitting[0] if len(fitting) == 1 else kind.removeprefix("AMD-Instinct-").removesuffix("-OAM")
+
+
+def _server(engine: str, content: Mapping[str, Any], lines: Lines, *path: str | int) -> Server:
+    values, places = {}, {}
+    for key, value in content.items():
+        name = OPTIONS.get(_flag(key))
+        if name is not None and isinstance(value, str | int | float) and not isinstance(value, bool):
+            values[name] = str(value)
+            places[name] = line_of(lines, *path, key) or 1
+    return Server(engine=engine, line=1, values=values, lines=places)
+
+
+def _accelerators(found: Server) -> int:
+    return (found.count("tensor_parallel") or 1) * (found.count("pipeline_parallel") or 1)
+
+
+def _flag(key: object) -> str:
+    return "--" + str(key).replace("_", "-")
