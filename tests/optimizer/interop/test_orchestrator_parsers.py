@@ -7,6 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+import yaml
+
 from optimizer.interop import targets
 from optimizer.interop.launch_plan import LaunchPlan, Purchase
 from pricing_cache.snapshot import snapshot
@@ -217,3 +220,23 @@ def test_dstack_understands_the_machines_that_the_plan_bought(tmp_path: Path) ->
         for group in plan.groups:
             if f"-{group.name}." in name:
                 assert (found["type"], found["replicas"]) == ("service", group.instances)
+
+
+LEADER_WORKER_FIELDS: Final = {
+    "spec": {"replicas", "leaderWorkerTemplate", "rolloutStrategy", "startupPolicy", "networkConfig"},
+    "leaderWorkerTemplate": {"leaderTemplate", "workerTemplate", "size", "restartPolicy", "subGroupPolicy"},
+}
+"""Fields of leaderworkerset.x-k8s.io/v1 that exports may use (kubernetes-sigs/lws, api/leaderworkerset/v1)."""
+
+
+def test_templates_of_a_leaderworkerset_are_pods() -> None:
+    validator = pytest.importorskip("kubernetes_validate", exc_type=ImportError)
+    (text,) = targets.export(builders.over_two_machines(), "kubernetes").files.values()
+    (found,) = (one for one in yaml.safe_load_all(text) if one["kind"] == "LeaderWorkerSet")
+    group = found["spec"]["leaderWorkerTemplate"]
+    assert found["spec"].keys() <= LEADER_WORKER_FIELDS["spec"]
+    assert group.keys() <= LEADER_WORKER_FIELDS["leaderWorkerTemplate"]
+    assert group["restartPolicy"] in ("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None")
+    for template in (group["leaderTemplate"], group["workerTemplate"]):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": template["spec"]}
+        validator.validate(pod, "1.32", strict=True)

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from optimizer.interop import deepspeed, fsdp, megatron, targets
 from providers.errors import UsageError
 from tests.optimizer.interop.builders import make_plan
 from tests.optimizer.interop.training_plans import PLANS, job_of, make_training_plan
+from tests.tools import program
 
 
 def flags(words: list[str]) -> dict[str, str]:
@@ -218,3 +220,34 @@ def test_a_task_of_skypilot_asks_for_the_machines_and_the_script() -> None:
     assert "service" not in content
     checked = subprocess.run(["bash", "-n"], input=content["run"], text=True, capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr
+
+
+def test_every_script_passes_shellcheck(tmp_path: Path) -> None:
+    shellcheck = program("shellcheck")
+    written: dict[str, list[str]] = {"bash": [], "sh": []}
+    for number, over in enumerate(PLANS.values()):
+        for target in ("fsdp", "deepspeed", "megatron", *targets.BOTH):
+            for name, text in targets.export(make_training_plan(**over), target).files.items():
+                for shell, script in _scripts(target, name, text):
+                    file = tmp_path / f"{number}-{target}-{name}.{shell}"
+                    file.write_text(script)
+                    written[shell].append(str(file))
+    assert min(len(files) for files in written.values()) >= len(PLANS)
+    for shell, files in written.items():
+        words = [shellcheck, f"--shell={shell}", *files]
+        checked = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stdout
+
+
+def _scripts(target: str, name: str, text: str) -> Iterator[tuple[str, str]]:
+    """The scripts of a file, by the shell that runs them."""
+    if name.endswith((".sh", ".sbatch")):
+        yield "bash", text
+    elif target == "skypilot":
+        yield "bash", str(yaml.safe_load(text)["run"])
+    elif target == "dstack":
+        yield "sh", "\n".join(yaml.safe_load(text)["commands"])
+    elif target == "kubernetes":
+        *_, job = yaml.safe_load_all(text)
+        command = job["spec"]["template"]["spec"]["containers"][0]["command"]
+        yield "bash", command[-1].replace("$$(", "$(")
