@@ -55,6 +55,9 @@ class CompareArguments:
     max_age: str = values.MAX_AGE
     offline: bool = False
 
+    def __post_init__(self) -> None:
+        values.check_whole_numbers(self)
+
     @property
     def job_hours(self) -> Decimal | None:
         """Hours of the one job; None for capacity that is always on. Raises InvalidValue."""

@@ -77,6 +77,9 @@ class PlanArguments(RunOptions):
     explain: bool = False
     show_all: bool = False
 
+    def __post_init__(self) -> None:
+        values.check_whole_numbers(self)
+
     def checked_task(self, given: Iterable[str]) -> str:
         """The task that is meant, after a look at the `given` parameters: that of a file of jobs is training.
 

@@ -14,6 +14,7 @@ from os import PathLike, fsdecode
 from typing import Any, Final, Protocol, TypeVar
 
 from optimizer.api.sources import Content, Source
+from optimizer.api.values import MOST_WHOLE, shown
 from optimizer.workload.workload import InferenceWorkload
 from providers.errors import CostoptError, InvalidValue, NoUsablePrices, UnknownName, UsageError
 from providers.units import SECONDS_PER_HOUR
@@ -37,8 +38,6 @@ File = str | PathLike[str] | Readable | Mapping[str, Any] | Sequence[Mapping[str
 _Kind = Callable[[str, Any], Any]
 
 _FLAG: Final = re.compile(r"--(?P<flag>[a-z][a-z-]*[a-z])(?: (?P<value>[A-Z0-9][\w.:-]*))?")
-_MOST: Final = 10**12
-"""Of a whole number that has no other bound."""
 _ARGUMENTS: Final = {"all": "show_all", "force": "replace=True", "no-master-weights": "master_weights=False"}
 """Arguments that are not named as their flag is."""
 
@@ -120,7 +119,7 @@ def _switch(name: str, value: Any) -> bool:
     raise InvalidValue(name, value, "give True or False")
 
 
-def whole(low: int, high: int = _MOST) -> _Kind:
+def whole(low: int, high: int = MOST_WHOLE) -> _Kind:
     """A whole number within bounds, of any integer type."""
 
     def convert(name: str, value: Any) -> int:
@@ -129,9 +128,9 @@ def whole(low: int, high: int = _MOST) -> _Kind:
         except TypeError:
             number = None
         if number is None or isinstance(value, bool) or not low <= number <= high:
-            bounds = f"of at least {low}" if high == _MOST else f"from {low} to {high:,}"
-            bounds = bounds if number is None or number <= _MOST else f"of at most {high:,}"
-            raise InvalidValue(name, value, f"give a whole number {bounds}")
+            at_most = number is not None and number > high
+            bounds = f"of at most {high:,}" if at_most else f"of at least {low}"
+            raise InvalidValue(name, value if number is None else shown(value), f"give a whole number {bounds}")
         return number
 
     return convert

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from optimizer.api import choices
+from optimizer.api import choices, values
 from optimizer.api.training_arguments import RunOptions, TrainingArguments, check_given
 from optimizer.workload.workload import DEFAULT_SHAPE, DEFAULT_SLO
 
@@ -33,6 +33,9 @@ class SizeArguments(RunOptions):
     gpu_memory_utilization: float | None = None
     prefix_cache_hit: float = 0.0
     host_memory: float | None = None
+
+    def __post_init__(self) -> None:
+        values.check_whole_numbers(self)
 
     def checked_task(self, given: Iterable[str]) -> str:
         """The task that is meant. Raises UnknownName, or UsageError for a `given` parameter that it does not take."""

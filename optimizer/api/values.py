@@ -2,9 +2,10 @@
 
 import math
 import re
+from dataclasses import fields
 from datetime import date
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Any, Final
 
 from providers.errors import InvalidValue
 
@@ -17,7 +18,11 @@ SPOT_MARGIN: Final = 0.1
 MAX_AGE: Final = "30d"
 """Age above which prices are flagged, where nothing is said."""
 
+MOST_WHOLE: Final = 10**12
+"""Of a whole number that has no other bound: what is above it cannot be reckoned with."""
+
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([hdwm]?)")
+_LONG_BITS: Final = 200
 _MAX_USD: Final = Decimal(10) ** 9
 _MAX_RATE: Final = 1e6
 _MAX_DURATION_HOURS: Final = 24.0 * 365 * 1000
@@ -27,6 +32,19 @@ _HOURS: Final = {"h": 1.0, "d": 24.0, "w": 168.0, "m": 730.0, "": 24.0}
 def flag_of(parameter: str) -> str:
     """The flag of a parameter: `--max-age` of `max_age`."""
     return "--" + parameter.replace("_", "-")
+
+
+def check_whole_numbers(arguments: Any) -> None:
+    """Raises InvalidValue for a whole number among the fields that is above MOST_WHOLE."""
+    for field in fields(arguments):
+        value = getattr(arguments, field.name)
+        if isinstance(value, int) and value > MOST_WHOLE:
+            raise InvalidValue(flag_of(field.name), shown(value), f"give at most {MOST_WHOLE:,}")
+
+
+def shown(number: int) -> object:
+    """A whole number for a message: long ones by their length."""
+    return number if number.bit_length() < _LONG_BITS else f"number of {number.bit_length():,} bits"
 
 
 def money(what: str, text: str | None) -> Decimal | None:

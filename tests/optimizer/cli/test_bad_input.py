@@ -229,6 +229,11 @@ def test_a_read_only_working_directory_hinders_nothing_but_a_file_in_it(
     assert_refused(costopt, *SIZE, "-o", "size.txt", says="cannot write 'size.txt': Read-only file system")
 
 
+@pytest.mark.parametrize("flag", ["--input-tokens", "--output-tokens", "--context", "--concurrency", "--tp"])
+def test_a_number_that_nothing_can_be_reckoned_with_is_refused(costopt: Command, flag: str) -> None:
+    assert_refused(costopt, *SIZE, flag, 10**400, says=f"{flag} 'number of 1,329 bits': give at most 1,000,000,000,000")
+
+
 def test_a_command_leaves_no_files_in_the_working_directory(costopt: Command) -> None:
     for command in (SIZE, PLAN, ("offers", "--gpu", "L4")):
         assert costopt(*command).code == 0
