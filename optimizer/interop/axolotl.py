@@ -7,8 +7,6 @@ from optimizer.interop import fsdp, hugging_face
 from optimizer.interop.launch_plan import Exported, LaunchPlan, TrainingJob, provenance
 from optimizer.interop.training_launch import accumulation, layout_warnings, shared_warnings
 from optimizer.interop.yaml_text import yaml_documents
-from optimizer.workload.architecture import resolve_model
-from providers.errors import UsageError
 
 VERSION: Final = "axolotl 0.19"
 """Release whose schema takes these keys (PyPI, 2026-11-30)."""
@@ -109,18 +107,10 @@ def _warnings(job: TrainingJob) -> Iterator[str]:
         yield f"{job.name}: axolotl has no {job.precision} arithmetic: bf16 is written, which is slower"
     if job.master_weights and not job.is_adapter and not fsdp.shards(job):
         yield f"{job.name}: axolotl keeps FP32 weights with FSDP only: without it weights and optimizer are in 16 bit"
-    if job.is_adapter and _has_experts(job.model):
+    if job.is_adapter and hugging_face.has_experts(job.model):
         four_bits = ", with quantize_moe_experts: true, or they stay in 16 bit" if job.task == "qlora" else ""
         yield (
             f"{job.name}: lora_target_linear leaves out the fused experts of Transformers 5, which the plan counts; "
             f"name them in lora_target_parameters, and the other layers in lora_target_modules{four_bits}"
         )
     yield from hugging_face.usual_warnings(job)
-
-
-def _has_experts(model: str) -> bool:
-    """Whether a model is known to be a mixture of experts."""
-    try:
-        return resolve_model(model).is_moe
-    except UsageError:
-        return False

@@ -5,6 +5,8 @@ from typing import Final
 
 from optimizer.interop.launch_plan import TrainingJob
 from optimizer.interop.training_launch import accumulation
+from optimizer.workload.architecture import resolve_model
+from providers.errors import UsageError
 
 VERSION: Final = "transformers 5.24 and TRL 1.16"
 """Releases whose argument parsers take these flags (PyPI, 2026-11-30)."""
@@ -84,7 +86,21 @@ def warnings(job: TrainingJob, names: Mapping[str, str] = OPTIMIZERS) -> Iterato
             f"{job.name}: {job.precision} arithmetic takes Transformer Engine or torchao in the script (accelerate's "
             "mixed_precision); bf16 is written, which is slower"
         )
+    if job.is_adapter and has_experts(job.model):
+        four_bits = ", and they stay in 16 bit" if job.task == "qlora" else ""
+        yield (
+            f"{job.name}: all-linear leaves out the fused experts of transformers 5, which the plan counts{four_bits}; "
+            "name them in --lora_target_parameters"
+        )
     yield from usual_warnings(job)
+
+
+def has_experts(model: str) -> bool:
+    """Whether a model is known to be a mixture of experts."""
+    try:
+        return resolve_model(model).is_moe
+    except UsageError:
+        return False
 
 
 def usual_warnings(job: TrainingJob) -> Iterator[str]:

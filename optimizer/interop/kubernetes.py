@@ -437,10 +437,11 @@ def _ask(
 def _job(container: Mapping[str, Any], lines: Lines, where: tuple[str | int, ...]) -> Launched | None:
     """The training job of `command` and `args`: as words, or as a script behind `sh -c`."""
     words, numbers = _words(container, lines, where)
+    given = container.get("env")
     variables = {
-        str(item["name"]): str(item["value"])
-        for item in container.get("env") or ()
-        if isinstance(item, Mapping) and "name" in item and item.get("value") is not None
+        str(_at(item, "name")): str(_at(item, "value"))
+        for item in (given if isinstance(given, list) else ())
+        if _at(item, "value") is not None
     }
     found = launch(words, numbers, numbers[0] if numbers else 1)
     # The text of a block begins on the line after its key.

@@ -70,10 +70,13 @@ def test_axolotl_asks_for_adapters_in_four_bits() -> None:
         ("qlora", "somebody/unknown", False, False),
     ],
 )
-def test_experts_that_axolotl_leaves_out_of_adapters_are_a_warning(
+def test_experts_that_are_left_out_of_adapters_are_a_warning(
     task: str, model: str, said: bool, four_bits: bool
 ) -> None:
-    warnings = " ".join(targets.export(make_training_plan(task=task, model=model, lora_rank=16), "axolotl").warnings)
+    plan = make_training_plan(task=task, model=model, lora_rank=16)
+    for target in ("fsdp", "deepspeed"):
+        assert ("lora_target_parameters" in " ".join(targets.export(plan, target).warnings)) == said
+    warnings = " ".join(targets.export(plan, "axolotl").warnings)
     assert ("lora_target_parameters" in warnings) == said
     assert ("quantize_moe_experts: true" in warnings) == four_bits
 
