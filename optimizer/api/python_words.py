@@ -38,6 +38,8 @@ File = str | PathLike[str] | Readable | Mapping[str, Any] | Sequence[Mapping[str
 _Kind = Callable[[str, Any], Any]
 
 _FLAG: Final = re.compile(r"--(?P<flag>[a-z][a-z-]*[a-z])(?: (?P<value>[A-Z0-9][\w.:-]*))?")
+_DIGITS: Final = 50
+"""An amount with more is written with its exponent, which no flag takes."""
 _ARGUMENTS: Final = {"all": "show_all", "force": "replace=True", "no-master-weights": "master_weights=False"}
 """Arguments that are not named as their flag is."""
 
@@ -78,7 +80,8 @@ def _in_python(error: CostoptError) -> CostoptError:
         return InvalidValue(_renamed(error.what), error.value, _renamed(error.hint))
     if isinstance(error, UnknownName):
         return error
-    return type(error)(_renamed(str(error)))
+    kind = NoUsablePrices if isinstance(error, NoUsablePrices) else UsageError
+    return kind(_renamed(str(error)))
 
 
 def _renamed(text: str) -> str:
@@ -103,14 +106,16 @@ def _path_or_name(name: str, value: Any) -> str:
     return fsdecode(value) if isinstance(value, PathLike) else _text(name, value)
 
 
-def _words(name: str, value: Any) -> list[str] | None:
-    """The words; one that is given without a list counts as one, not as its letters; None for none."""
+def _words(name: str, value: Any) -> list[str]:
+    """The words; one that is given without a list counts as one, not as its letters."""
     if isinstance(value, str):
         return [str(value)]
-    try:
-        return [_text(name, word) for word in value] or None
-    except TypeError:
-        raise InvalidValue(name, value, "give a text, or a list of texts") from None
+    if isinstance(value, bytes) or not isinstance(value, Iterable):
+        raise InvalidValue(name, value, "give a text, or a list of texts")
+    found = [_text(name, word) for word in value]
+    if not found:
+        raise InvalidValue(name, found, "nothing can pass an empty list; None is for no such limit")
+    return found
 
 
 def _switch(name: str, value: Any) -> bool:
@@ -145,7 +150,8 @@ def _real(low: float | None = None) -> _Kind:
         except (TypeError, ValueError, OverflowError):
             number = None
         if number is None or (low is not None and not number >= low):
-            raise InvalidValue(name, value, "give a number" if low is None else f"give a number of at least {low:g}")
+            hint = "give a number" if low is None else f"give a number of at least {low:g}"
+            raise InvalidValue(name, shown(value) if isinstance(value, int) else value, hint)
         return number
 
     return convert
@@ -156,7 +162,7 @@ def _amount(name: str, value: Any) -> str:
     if isinstance(value, str):
         return str(value)
     if isinstance(value, Decimal):
-        return f"{value:f}"
+        return f"{value:f}" if abs(value.adjusted()) < _DIGITS else str(value)
     number = _real()(name, value)
     exact = Decimal(value) if isinstance(value, int) else Decimal(repr(number))
     return f"{exact.normalize():f}" if exact.is_finite() else str(number)
@@ -252,7 +258,7 @@ def _csv(name: str, rows: Sequence[Any]) -> str:
 
 
 _KINDS: Final[Mapping[str, _Kind]] = {
-    **dict.fromkeys(("task", "trace_rate", "kv_precision", "engine", "gpu", "solver", "arch", "sort"), _text),
+    **dict.fromkeys(("task", "trace_rate", "kv_precision", "engine", "solver", "arch", "sort"), _text),
     **dict.fromkeys(("optimizer", "recompute", "stack"), _text),
     "model": _path_or_name,
     **dict.fromkeys(("precision", "offload", "provider", "region", "gpu", "purchase", "include"), _words),
