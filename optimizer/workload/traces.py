@@ -6,6 +6,7 @@ seconds from any start, or ISO 8601 (UTC where no offset is written).
 
 import csv
 import math
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -39,6 +40,8 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 MAX_SHAPES: Final = 12
+MAX_REQUESTS: Final = 20_000_000
+"""Requests of a log: more take gigabytes, and say nothing that a part of them does not."""
 PREFILL_BOUND_RATIO: Final = 20.0
 """Input tokens per output token above which reading prompts rules the cost."""
 _WINDOW_S: Final = 60.0
@@ -110,7 +113,7 @@ class ReducedTrace:
 def read_trace(lines: Iterable[str], name: str) -> Trace:
     """The requests of a log. Rows that cannot be used are counted by reason.
 
-    Raises UsageError for a log without the columns, without two usable rows, or with mostly unusable ones.
+    Raises UsageError for a log without the columns, without two usable rows, with mostly unusable ones, or too many.
     """
     rows = csv.reader(lines)
     try:
@@ -120,30 +123,29 @@ def read_trace(lines: Iterable[str], name: str) -> Trace:
     except csv.Error as error:
         raise UsageError(f"{name} is no CSV: {error}") from None
     indices = [_column(header, wanted, name) for wanted in COLUMNS]
-    found: list[tuple[float, float, float]] = []
+    found = array("d")
     rejected: dict[str, int] = {}
     try:
         for row in rows:
             request = _request(row, indices)
             if isinstance(request, str):
                 rejected[request] = rejected.get(request, 0) + 1
+            elif len(found) >= 3 * MAX_REQUESTS:
+                raise UsageError(f"{name} has over {MAX_REQUESTS:,} requests: take a part of it, like one week")
             else:
-                found.append(request)
+                found.extend(request)
     except csv.Error as error:
         raise UsageError(f"{name}, line {rows.line_num}: no CSV: {error}") from None
-    bad = sum(rejected.values())
-    if len(found) < 2 or bad > _MAX_BAD_SHARE * (bad + len(found)):
+    bad, usable = sum(rejected.values()), len(found) // 3
+    if usable < 2 or bad > _MAX_BAD_SHARE * (bad + usable):
         reasons = ", ".join(f"{count} × {reason}" for reason, count in rejected.items()) or (
             "no other rows" if found else "no rows"
         )
-        raise UsageError(f"{name} has {len(found)} usable requests ({reasons}); at least two and most rows are needed")
-    table = np.array(sorted(found))
-    return Trace(
-        times_s=table[:, 0] - table[0, 0],
-        input_tokens=table[:, 1],
-        output_tokens=table[:, 2],
-        rejected=rejected,
-    )
+        raise UsageError(f"{name} has {usable} usable requests ({reasons}); at least two and most rows are needed")
+    table = np.frombuffer(found).reshape(-1, 3)
+    order = np.lexsort((table[:, 2], table[:, 1], table[:, 0]))
+    times, inputs, outputs = (table[order, column] for column in range(3))
+    return Trace(times_s=times - times[0], input_tokens=inputs, output_tokens=outputs, rejected=rejected)
 
 
 def summarize(trace: Trace) -> TraceSummary:
