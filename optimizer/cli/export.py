@@ -17,8 +17,9 @@ def export(
         typer.Option(
             "--to",
             metavar="TARGET",
-            help="vllm, sglang, tensorrt-llm, triton, ray, kubernetes, skypilot, dstack, nginx; fsdp, deepspeed, "
-            "megatron, axolotl; slurm, terraform; repeatable.",
+            help="Serving: vllm, sglang, tensorrt-llm, triton, triton-tensorrt-llm, ray, nginx, gateway-api, llm-d. "
+            "Training: fsdp, deepspeed, megatron, axolotl. Both: kubernetes, skypilot, dstack, slurm, terraform. "
+            "Repeatable.",
         ),
     ],
     output: Annotated[

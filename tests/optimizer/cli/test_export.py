@@ -1,10 +1,11 @@
 """`costopt export`: from a plan that the command line wrote to files in a folder."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from optimizer.interop.targets import BOTH, SERVING
+from optimizer.interop.targets import BOTH, SERVING, TARGETS
 from tests.conftest import Command
 
 
@@ -74,3 +75,8 @@ def test_a_sweep_has_no_one_plan_to_export(costopt: Command) -> None:
     outcome = costopt("plan", "--model", "8B", "--sweep", "rate=1:10:log3", "--export", "vllm:launch")
     assert outcome.code == 2
     assert "--sweep" in outcome.err
+
+
+def test_the_help_names_every_target(costopt: Command) -> None:
+    shown = re.sub(r"-\n\s+", "-", costopt("export", "--help").out)
+    assert set(TARGETS) <= set(re.findall(r"[a-z][a-z-]*[a-z]", shown))
