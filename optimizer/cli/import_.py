@@ -139,15 +139,14 @@ def _launch(source: "Opened", asked: "Asked", view: "MarketView", format_: str, 
     from optimizer.cli.streams import write_result
 
     found = import_files.recognised(source)
-    if found.kind == "melange":
-        from optimizer.cli import melange
-        from optimizer.program.problem import SolverOptions
-
-        problem, solution = melange.solved(str(source.path), None, SolverOptions())
-        write_result(melange.render(problem, solution, format_), output)
-        return ExitCode.INFEASIBLE if solution.status == "infeasible" else ExitCode.DONE
     # Prices are told of all hardware, whether or not its speed was ever measured.
     offers = market_view.load(view, calibrated=lambda _: True)
+    if found.kind == "melange":
+        from optimizer.cli import import_melange
+
+        problem = import_melange.answered(str(source.path), offers)
+        write_result(import_melange.render(problem, format_), output)
+        return ExitCode.DONE if problem.works else ExitCode.INFEASIBLE
     answers = import_files.answers(asked, found, offers, uncalibrated=choices.includes(view.include)[1])
     write_result(import_output.render(source.name, answers, asked, format_), output)
     return ExitCode.DONE if any(one.works for one in answers) else ExitCode.INFEASIBLE

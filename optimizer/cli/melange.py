@@ -19,13 +19,7 @@ _MAX_BYTES: Final = 50_000_000
 
 def solved(path: str, requests_per_s: float | None, options: SolverOptions) -> tuple[Problem, Solution]:
     """The file's problem and its solution. Raises UsageError for a file that is no Melange problem."""
-    text = read_text(path, "Melange file", _MAX_BYTES)
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"Melange file {path!r} is not valid JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise UsageError(f"Melange file {path!r} holds a {type(content).__name__}, not an object")
+    content = content_of(path)
     try:
         problem = melange_problem(content, requests_per_s=requests_per_s)
     except UsageError as error:
@@ -33,19 +27,31 @@ def solved(path: str, requests_per_s: float | None, options: SolverOptions) -> t
     return problem, solve(problem, options)
 
 
+def content_of(path: str) -> dict[str, Any]:
+    """The file's object. Raises UsageError for a file that holds none."""
+    text = read_text(path, "Melange file", _MAX_BYTES)
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"Melange file {path!r} is not valid JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"Melange file {path!r} holds a {type(content).__name__}, not an object")
+    return content
+
+
 def render(problem: Problem, solution: Solution, format_: str) -> str:
     """The mix and the routing split in one of the formats."""
-    document = _document(problem, solution)
+    found = document(problem, solution)
     if format_ == "json":
-        return json_text(document)
-    instances = [(row["instance_type"], row["count"], row["usd_per_hour"]) for row in document["instances"]]
+        return json_text(found)
+    instances = [(row["instance_type"], row["count"], row["usd_per_hour"]) for row in found["instances"]]
     if format_ == "csv":
         return csv_text(("instance_type", "count", "usd_per_hour"), instances)
-    parts = list(_parts(document))
-    return terminal(parts) if format_ == "table" else markdown(parts)
+    shown = list(parts(found))
+    return terminal(shown) if format_ == "table" else markdown(shown)
 
 
-def _document(problem: Problem, solution: Solution) -> dict[str, Any]:
+def document(problem: Problem, solution: Solution) -> dict[str, Any]:
     """The plan document's keys, as far as a file without prices' dates and sellers has them."""
     prices = {offer.id: offer.usd_per_hour for offer in problem.offers}
     demand = dict(zip(problem.workloads[0].shapes, problem.workloads[0].demand[0], strict=True))
@@ -90,7 +96,8 @@ def _document(problem: Problem, solution: Solution) -> dict[str, Any]:
     }
 
 
-def _parts(document: dict[str, Any]) -> list[Table | str]:
+def parts(document: dict[str, Any]) -> list[Table | str]:
+    """The document as tables and lines of text."""
     totals = document["totals"]
     if totals is None:
         lines = [f"{s['limit']}: {s['needed']} {s['unit']} are asked for" for s in document["shortfalls"]]

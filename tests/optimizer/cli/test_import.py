@@ -115,6 +115,24 @@ def test_a_melange_problem_is_solved(costopt: Command) -> None:
     assert document["status"] == "optimal"
 
 
+def test_a_melange_problem_is_set_against_one_kind_alone_and_prices_on_file(costopt: Command) -> None:
+    problem = {
+        "gpu_info": {"A10G": {"cost": 9.0, "tputs": [[2.0, 0.5]]}, "H100": {"cost": 90.0, "tputs": [[2.0, 20.0]]}},
+        "workload_distribution": [[0.5, 0.5]],
+        "total_request_rate": 10,
+    }
+    document = imported(costopt, json.dumps(problem), name="melange.json")
+    alone = {one["instance_type"]: float(one["usd_per_hour"]) for one in document["one_kind"]}
+    own = float(document["totals"]["usd_per_hour"])
+    on_file = document["at_prices_on_file"]
+    assert document["works"]
+    assert own <= min(alone.values())
+    assert alone == {"A10G": 9 * 13, "H100": 90 * 3}
+    assert all(float(kind["usd_per_gpu_hour_on_file"]) < float(kind["usd_per_hour"]) for kind in document["kinds"])
+    assert float(on_file["usd_per_hour"]) <= float(on_file["usd_per_hour_of_this_mix"]) < own
+    assert "alone, USD/h" in costopt("import", "melange.json").out
+
+
 def test_a_file_of_100_mb_is_refused_unread(costopt: Command) -> None:
     with Path("large.yaml").open("wb") as file:
         file.truncate(100_000_000)
