@@ -392,11 +392,12 @@ def _memory(item: Mapping[str, Any] | None) -> CardMemory | None:
 
 def _jobs(document: Mapping[str, Any], purchases: Sequence[Purchase]) -> Iterator[TrainingJob]:
     runs = {str(workload["name"]): workload for workload in document["workloads"]}
-    for item in document.get("jobs", ()):
+    names = [slug(str(item["workload"])) for item in document.get("jobs", ())]
+    for index, item in enumerate(document.get("jobs", ())):
         run = runs[str(item["workload"])]
         bought = [purchase for purchase in purchases if purchase.key == _key(item)]
         yield TrainingJob(
-            name=slug(str(run["name"])),
+            name=names[index] if names.count(names[index]) == 1 else slug(f"{index}-{names[index]}"),
             model=_text(run["model"]),
             task=_text(run["task"]),
             purchase=next(purchase for purchase in bought if purchase.count == item["count"]),

@@ -204,7 +204,7 @@ def _parts(words: Sequence[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
 
 def _config(program: str, settings: Settings, others: Sequence[str]) -> str | None:
     """A file of settings that the command names."""
-    if program in ("axolotl", "LLaMA-Factory", "torchtune", "TRL"):
+    if program in ("axolotl", "LLaMA-Factory", "torchtune", "TRL") or "axolotl.cli.train" in others:
         named = next((word for word in others if _CONFIG.fullmatch(word)), None)
         return named or settings.text("config", "config_file")
     return settings.text("deepspeed", "deepspeed_config", "config_file", "config")

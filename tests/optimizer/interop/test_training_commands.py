@@ -141,3 +141,8 @@ def test_a_configuration_of_deepspeed_says_stage_offload_and_batch() -> None:
     found = training_of(settings_of({**content, "zero_optimization": zero}, {}))
     assert (found.zero_stage, found.micro_batch, found.precision) == (3, 2, "bf16")
     assert found.offload == {"optimizer", "params"}
+
+
+def test_a_configuration_behind_axolotls_module_is_named_whatever_launches_it() -> None:
+    (found,) = launched("accelerate launch -m axolotl.cli.train qlora.yaml --num_processes=8")
+    assert found.config == "qlora.yaml"

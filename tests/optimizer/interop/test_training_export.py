@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from optimizer.interop import deepspeed, fsdp, megatron, targets
+from optimizer.interop.launch_plan import parse_plan
 from providers.errors import UsageError
 from tests.optimizer.interop.builders import make_plan
-from tests.optimizer.interop.training_plans import PLANS, job_of, make_training_plan
+from tests.optimizer.interop.training_plans import PLANS, job_of, make_training_plan, training_document
 from tests.tools import program
 
 
@@ -205,6 +206,15 @@ def test_slurm_asks_for_the_machines_and_enough_time() -> None:
     assert "#SBATCH --nodes=2\n" in text
     assert "#SBATCH --gpus-per-node=8\n" in text
     assert "#SBATCH --time=0-16:00:00\n" in text
+
+
+def test_runs_whose_names_are_alike_have_files_of_their_own() -> None:
+    document = json.loads(training_document())
+    document["workloads"] = [{**document["workloads"][0], "name": name} for name in ("tune 1", "tune-1")]
+    document["jobs"] = [{**document["jobs"][0], "workload": name} for name in ("tune 1", "tune-1")]
+    plan = parse_plan(json.dumps(document), "plan.json")
+    assert len({job.name for job in plan.jobs}) == 2
+    assert len(targets.export(plan, "axolotl").files) == 2
 
 
 def test_targets_of_the_other_kind_are_refused() -> None:

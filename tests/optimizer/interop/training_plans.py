@@ -10,7 +10,7 @@ RUN: Final = {"model": "meta-llama/Llama-3.1-8B", "task": "finetune", "lora_rank
 MACHINE: Final = {"provider": "aws", "instance_type": "p5.48xlarge", "region": "us-east-1"}
 
 
-def make_training_plan(**over: Any) -> LaunchPlan:
+def training_document(**over: Any) -> str:
     """Full fine-tuning of Llama 3.1 8B on two machines of 8 H100 with FSDP.
 
     Keys of RUN go to the run, those of MACHINE, `accelerator` and `accelerator_count` to the instances; the others to
@@ -52,7 +52,12 @@ def make_training_plan(**over: Any) -> LaunchPlan:
         "jobs": [job],
         "totals": {"usd_total": "1155.84"},
     }
-    return parse_plan(json.dumps(document), "plan.json")
+    return json.dumps(document)
+
+
+def make_training_plan(**over: Any) -> LaunchPlan:
+    """The parsed plan of that document."""
+    return parse_plan(training_document(**over), "plan.json")
 
 
 def job_of(**over: Any) -> TrainingJob:
@@ -122,4 +127,4 @@ PLANS: Final[dict[str, dict[str, Any]]] = {
         "global_batch_tokens": 4194304,
     },
 }
-"""What changes against `make_training_plan()`, by what a plan is like."""
+"""What changes against `training_document()`, by what a plan is like."""
