@@ -5,11 +5,13 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from optimizer.interop import targets
+from optimizer.interop.launch_plan import ReplicaGroup
 from tests.optimizer.interop.builders import PLANS
 from tests.optimizer.interop.training_plans import make_training_plan
 from tests.parsers import run_node, run_parser
@@ -61,6 +63,64 @@ def test_triton_reads_its_repositories(tmp_path: Path) -> None:
         for name, file in repository.items():
             if name.endswith("model.json"):
                 assert json.loads(file.read_text())["model"]
+
+
+def started(script: str, folder: Path) -> list[str]:
+    """The words that the script starts its program with, on the second machine of a replica."""
+    for name in ("vllm", "sglang"):
+        write(folder / name, '#!/bin/sh\nfor word in "$@"; do printf "%s\\0" "$word"; done\n').chmod(0o755)
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "NODE_RANK": "1", "MASTER_ADDR": "10.0.0.1"}
+    ran = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    return ran.stdout.split("\0")[:-1]
+
+
+def engine_inputs(plan: str, folder: Path) -> list[dict[str, Any]]:
+    """Command lines and settings that the plan's exports give to engines, a group after the other for each target."""
+    inputs: list[dict[str, Any]] = []
+    for engine in ("vllm", "sglang"):
+        words = [started(text, folder) for text in files_of(plan, engine).values()]
+        inputs += [{"engine": engine, "arguments": one[1:]} for one in words]
+    for name, text in files_of(plan, "triton").items():
+        if name.endswith("model.json"):
+            inputs.append({"engine": "vllm", "settings": json.loads(text)})
+    (text,) = files_of(plan, "ray").values()
+    for application in yaml.safe_load(text)["applications"]:
+        for config in application["args"]["llm_configs"]:
+            model = config["model_loading_config"]["model_source"]
+            inputs.append({"engine": "vllm", "settings": {"model": model, **config["engine_kwargs"]}})
+    return inputs
+
+
+def test_engines_read_their_arguments_as_the_plan_means_them(tmp_path: Path) -> None:
+    inputs = {plan: engine_inputs(plan, tmp_path) for plan in PLANS}
+    file = write(tmp_path / "inputs.json", json.dumps([one for each in inputs.values() for one in each]))
+    found = iter(json.loads(run_parser("engines", "engine_arguments", file)))
+    for plan, build in PLANS.items():
+        groups = build().groups
+        assert len(inputs[plan]) == 4 * len(groups)
+        for number, read in zip(range(len(inputs[plan])), found, strict=False):
+            group, engine = groups[number % len(groups)], inputs[plan][number]["engine"]
+            share = None if group.memory is None else group.memory.of_card if engine == "vllm" else group.memory.static
+            if engine == "vllm":
+                assert read.get("model_tag", read["model"]) == group.model
+                assert (read["tensor_parallel_size"], read["pipeline_parallel_size"]) == degrees(group)
+                assert (read["max_model_len"], read["max_num_seqs"]) == (group.context_tokens, group.batch)
+                assert read["enable_expert_parallel"] == (group.expert_parallel > 1)
+                assert read["gpu_memory_utilization"] == pytest.approx(share or 0.9, abs=0.001)
+                assert (read["kv_cache_dtype"] == "fp8") == (group.kv_precision == "fp8")
+            else:
+                assert read["model_path"] == group.model
+                assert (read["tp_size"], read["pp_size"]) == degrees(group)
+                assert (read["context_length"], read["max_running_requests"]) == (group.context_tokens, group.batch)
+                assert read["ep_size"] == group.expert_parallel
+                assert read.get("mem_fraction_static") == (None if share is None else pytest.approx(share, abs=0.001))
+                assert read["kv_cache_dtype"].startswith("fp8") == (group.kv_precision == "fp8")
+            if number < 2 * len(groups):
+                assert read["nnodes"] == group.instances_per_replica
+
+
+def degrees(group: ReplicaGroup) -> tuple[int, int]:
+    return group.tensor_parallel, group.pipeline_parallel
 
 
 @pytest.mark.parametrize("target", ["gateway-api", "llm-d"])
