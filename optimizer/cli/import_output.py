@@ -174,6 +174,7 @@ def _training(training: TrainingAsk) -> dict[str, Any]:
 def _job(job: SizedJob, usd_per_hour: Decimal | None) -> dict[str, Any]:
     setup, memory = job.estimate.setup, job.estimate.memory
     layout = setup.layout
+    price = None if usd_per_hour is None else job.usd_per_million_tokens(usd_per_hour)
     return {
         "task": setup.task,
         "precision": setup.precision,
@@ -195,12 +196,10 @@ def _job(job: SizedJob, usd_per_hour: Decimal | None) -> dict[str, Any]:
         "usable_gib_per_gpu": number(memory.usable_gib),
         "dominant": memory.dominant,
         "tokens": number(job.tokens),
-        "tokens_per_s": number(job.estimate.tokens_per_s),
+        "tokens_per_s": number(job.tokens_per_s),
         "hours": number(job.hours),
         "usd_total": None if usd_per_hour is None else _cents(job.usd_total(usd_per_hour)),
-        "usd_per_million_tokens": None
-        if usd_per_hour is None
-        else str(job.usd_per_million_tokens(usd_per_hour).quantize(_MICRO)),
+        "usd_per_million_tokens": None if price is None else str(price.quantize(_MICRO)),
     }
 
 
@@ -302,15 +301,16 @@ def _job_rows(answer: Answer) -> Iterator[tuple[str, ...]]:
     for option in answer.options:
         job, hourly = option.job, option.usd_per_hour
         total = None if job is None or hourly is None else job.usd_total(hourly)
+        price = None if job is None or hourly is None else job.usd_per_million_tokens(hourly)
         yield (
             answer.ask.name,
             _asked(answer, option),
             _verdict(answer, option),
             "" if job is None else f"{job.estimate.memory.needed_gib:,.1f}",
-            "" if job is None else f"{job.estimate.tokens_per_s:,.0f}",
+            "" if job is None or job.tokens_per_s is None else f"{job.tokens_per_s:,.0f}",
             "" if job is None or job.hours is None else f"{job.hours:,.1f}",
             "" if total is None else f"{total:,.2f}",
-            "not known" if job is None or hourly is None else f"{job.usd_per_million_tokens(hourly):,.3f}",
+            "" if price is None else f"{price:,.3f}",
             *_bought(option),
         )
 

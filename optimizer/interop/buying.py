@@ -8,6 +8,7 @@ from typing import Final
 from optimizer.interop.asks import Ask, Fault, Wish
 from providers.accelerators import resolve
 from providers.errors import nearest
+from providers.networks import network_of
 from providers.offers import PROVIDERS, InstanceType, Offer, PurchaseOption
 
 _CLUSTERS: Final = ("kubernetes", "k8s", "ssh", "slurm")
@@ -75,7 +76,10 @@ def place_faults(ask: Ask, market: Market) -> Iterator[Fault]:
 
 
 def bought(ask: Ask, one: Wish, market: Market) -> Bought:
-    """How the accelerators are bought: the cheapest offer of the fewest accelerators that are enough."""
+    """How the accelerators are bought: the cheapest offer of the fewest accelerators that are enough.
+
+    Several machines are bought where the seller documents a network between them, if any does.
+    """
     names = {variant.name for variant in one.variants} or {one.accelerator.name}
     machines = ask.nodes * ask.replicas
     anywhere = [offer for offer in market.on_file if offer.instance_type.accelerator in names]
@@ -104,12 +108,17 @@ def bought(ask: Ask, one: Wish, market: Market) -> Bought:
         return Bought(offer=None, machines=machines, faults=(Fault(line=one.line, what=what, fix=fix),))
     least = min(offer.instance_type.accelerator_count for offer in enough)
     fitting = enough if ask.packs else [o for o in enough if o.instance_type.accelerator_count == least]
-    offer = min(fitting, key=lambda o: (_machines(ask, one, o) * o.usd_per_hour, o.key))
+    joined = [o for o in fitting if network_of(o.provider, o.instance_type.name)] if ask.nodes > 1 else fitting
+    offer = min(joined or fitting, key=lambda o: (_machines(ask, one, o) * o.usd_per_hour, o.key))
     faults = []
+    if not joined:
+        what = f"{offer.provider} documents no network between its {offer.instance_type.name}"
+        fix = "ask for machines that have one: speed is that of the vendor's reference network"
+        faults.append(Fault(line=one.line, what=what, fix=fix, fatal=False))
     if offer.instance_type.accelerator_count > one.count and not ask.packs:
         what = f"no instance has exactly {one.count} x {one.named}: the smallest has {least:g}"
         faults.append(Fault(line=one.line, what=what, fix=f"use {least:g}, they are paid", fatal=False))
-    kinds = sorted({o.instance_type.accelerator for o in fitting})
+    kinds = sorted({o.instance_type.accelerator for o in joined or fitting})
     if len(kinds) > 1:
         what = f"{one.named} is sold as {', '.join(kinds)}: taken as the cheapest, {offer.instance_type.accelerator}"
         faults.append(Fault(line=one.line, what=what, fix="name the one that is meant", fatal=False))

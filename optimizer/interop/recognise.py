@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -183,7 +184,9 @@ def _elsewhere(found: Launched) -> tuple[Fault, ...]:
     if found.config is None:
         return ()
     what = f"settings stand in {found.config}, which is not opened"
-    return (Fault(line=found.line, what=what, fix=f"`costopt import {found.config}` reads it", fatal=False),)
+    return (
+        Fault(line=found.line, what=what, fix=f"`costopt import {shlex.quote(found.config)}` reads it", fatal=False),
+    )
 
 
 def _on_stated(ask: Ask, nodes: int | None, stated: Mapping[str, Any] | None) -> Ask:

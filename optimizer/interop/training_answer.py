@@ -39,23 +39,34 @@ _RANK: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedJob:
-    """A job on its accelerators; `hours` of the whole run are None where its tokens are not known."""
+    """A job on its accelerators; `tokens` in all are None where the file does not tell them."""
 
     run: TrainingRun
     estimate: TrainingEstimate
     tokens: float | None
 
     @property
+    def fits(self) -> bool:
+        return self.estimate.memory.verdict != "does_not_fit"
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Of all accelerators over the run; None where it does not fit."""
+        return self.estimate.tokens_per_s if self.fits else None
+
+    @property
     def hours(self) -> float | None:
-        """Of the run, with its start; estimated."""
-        return None if self.tokens is None else self.estimate.hours + START_HOURS
+        """Of the run, with its start; estimated. None where it does not fit, or its tokens are not known."""
+        return self.estimate.hours + START_HOURS if self.fits and self.tokens is not None else None
 
     def usd_total(self, usd_per_hour: Decimal) -> Decimal | None:
         """Of the run at a price of all machines."""
         return None if self.hours is None else usd_per_hour * Decimal(repr(self.hours))
 
-    def usd_per_million_tokens(self, usd_per_hour: Decimal) -> Decimal:
-        """At the steady rate, restarts included."""
+    def usd_per_million_tokens(self, usd_per_hour: Decimal) -> Decimal | None:
+        """At the rate of the run, restarts included; None where it does not fit."""
+        if not self.fits:
+            return None
         return usd_per_hour * Decimal(repr(self.estimate.hours / self.estimate.tokens * 1e6))
 
 
