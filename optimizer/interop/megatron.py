@@ -54,6 +54,9 @@ def arguments(job: TrainingJob) -> list[str]:
     words += ["--pipeline-model-parallel-size", str(job.pipeline_parallel)]
     words += ["--context-parallel-size", str(job.context_parallel)]
     words += ["--expert-model-parallel-size", str(job.expert_parallel)]
+    if job.expert_parallel > 1:
+        # Experts are spread over the ranks of a tensor-parallel group as well: none of them is split.
+        words += ["--expert-tensor-parallel-size", "1"]
     words += ["--micro-batch-size", str(job.micro_batch)]
     words += ["--global-batch-size", str(job.micro_batch * job.data_parallel * job.gradient_accumulation)]
     words += ["--seq-length", str(job.seq_len), "--train-iters", str(job.steps)]

@@ -56,6 +56,13 @@ def test_megatron_has_the_layout_and_the_shape() -> None:
     assert int(found["--global-batch-size"]) * job.seq_len == job.global_batch_tokens
 
 
+def test_experts_are_spread_over_tensor_parallel_ranks_in_megatron() -> None:
+    job = job_of(**PLANS["experts"])
+    found = flags(megatron.arguments(job))
+    of_experts = int(found["--expert-model-parallel-size"]) * int(found["--expert-tensor-parallel-size"])
+    assert job.ranks % (job.pipeline_parallel * of_experts) == 0
+
+
 def test_axolotl_asks_for_adapters_in_four_bits() -> None:
     (text,) = targets.export(make_training_plan(task="qlora", lora_rank=16), "axolotl").files.values()
     content = yaml.safe_load(text)
