@@ -170,6 +170,8 @@ def _pod(
 ) -> list[Ask]:
     """The ask of a container as of a pod's: `words` are its command behind the image, `asked` its accelerators."""
     count, count_line = asked
+    if count is None and not words:
+        return []
     limits = {} if count is None else {"nvidia.com/gpu": count}
     labels = selector if isinstance(selector, Mapping) else {}
     container = {"image": "vllm-openai", "args": [word for _, word in words] or ["--"], "resources": {"limits": limits}}
