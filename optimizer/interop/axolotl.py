@@ -44,6 +44,11 @@ def configuration(job: TrainingJob) -> dict[str, Any]:
     }
     if job.precision == "fp8":
         content["fp8"] = True
+    if job.stack == "fsdp":
+        # The plan counts on fused kernels, and on a loss that never holds all logits.
+        content["plugins"] = ["axolotl.integrations.liger.LigerPlugin"]
+        content |= dict.fromkeys(("liger_rope", "liger_rms_norm", "liger_glu_activation"), True)
+        content["liger_fused_linear_cross_entropy"] = True
     if job.context_parallel > 1:
         content["context_parallel_size"] = job.context_parallel
     if job.is_adapter:

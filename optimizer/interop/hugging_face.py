@@ -1,5 +1,6 @@
 """Turns a training job into flags of Hugging Face's training scripts: transformers' TrainingArguments and TRL's SFT."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -46,6 +47,9 @@ def arguments(job: TrainingJob, names: Mapping[str, str] = OPTIMIZERS) -> list[s
     words += ["--max_steps", str(job.steps), "--max_length", str(job.seq_len), "--packing", "True"]
     words += ["--optim", names.get(job.optimizer, names["adamw"])]
     words += _arithmetic(job)
+    if job.stack == "fsdp":
+        # The plan counts on fused kernels.
+        words += ["--model_init_kwargs", json.dumps({"use_kernels": True})]
     if "activations" in (job.offload or ()):
         words += ["--activation_offloading", "True"]
     if job.is_adapter:

@@ -267,7 +267,8 @@ def _stack(settings: Settings) -> str | None:
     trainer = {"per_device_train_batch_size", "finetuning_type", "base_model", "zero_optimization.stage"} & names
     if not trainer:
         return None
-    return "fsdp" if any(name.startswith("fsdp") for name in names) else "hf"
+    fused = settings.is_on("use_liger_kernel", "model_init_kwargs.use_kernels", "liger_rms_norm") is True
+    return "fsdp" if fused or any(name.startswith("fsdp") for name in names) else "hf"
 
 
 def _task(settings: Settings) -> str | None:

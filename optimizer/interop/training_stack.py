@@ -49,7 +49,7 @@ def start(job: TrainingJob) -> Start:
 
 
 def _setup(job: TrainingJob) -> tuple[str, ...]:
-    packages: tuple[str, ...] = ("torch", "'transformers==5.24.*'", "'trl==1.16.*'", "peft")
+    packages: tuple[str, ...] = ("torch", "'transformers==5.24.*'", "'trl==1.16.*'", "peft", "kernels")
     if job.task == "qlora" or "8bit" in job.optimizer or job.optimizer in ("lion", "paged-adamw"):
         packages += ("bitsandbytes", "torchao")
     return (f"pip install {' '.join(packages)}",)

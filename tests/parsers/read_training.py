@@ -4,6 +4,7 @@ NAME.json is a DeepSpeed configuration, NAME.yaml one of axolotl, and NAME.flags
 a JSON list, for the parser of TRL's SFT script (transformers' TrainingArguments and TRL's own).
 """
 
+import importlib.util
 import json
 import os
 import sys
@@ -74,11 +75,21 @@ def axolotl(path: Path) -> dict[str, Any]:
     gpu = {"bf16": True, "fp8": True, "n_gpu": 8, "n_node": 1, "compute_capability": "sm_90"}
     environment = {"torch_version": "2.13.0"}
     content = yaml.safe_load(path.read_text())
-    read = AxolotlConfigWCapabilities(**content, capabilities=gpu, env_capabilities=environment)
+    known = type("Known", (AxolotlConfigWCapabilities, _liger_keys()), {})
+    read = known(**content, capabilities=gpu, env_capabilities=environment)
     left = sorted(set(content) - set(type(read).model_fields))
     assert not left, f"keys that axolotl does not know: {left}"
     found: dict[str, Any] = json.loads(read.model_dump_json(include=set(content)))
     return found
+
+
+def _liger_keys() -> Any:
+    """The keys of axolotl's Liger plugin, by themselves: the plugin imports kernels that take CUDA."""
+    folder = Path(importlib.util.find_spec("axolotl").submodule_search_locations[0])
+    spec = importlib.util.spec_from_file_location("liger_args", folder / "integrations/liger/args.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.LigerArgs
 
 
 READERS = {".flags": flags, ".json": deepspeed, ".yaml": axolotl}

@@ -54,6 +54,7 @@ def test_trl_understands_the_flags(name: str, target: str, read: dict[str, dict[
     assert sequences * job.seq_len == job.global_batch_tokens
     assert (found["max_length"], found["max_steps"], found["packing"]) == (job.seq_len, job.steps, True)
     assert (found["bf16"], found["fp16"]) == _mixed(job)
+    assert (found["model_init_kwargs"] or {}).get("use_kernels", False) == (job.stack == "fsdp")
     assert found["use_peft"] == job.is_adapter
     assert found["load_in_4bit"] == (job.task == "qlora")
     if job.is_adapter:
