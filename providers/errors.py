@@ -14,12 +14,18 @@ CostoptError
 └── SolverError                  the solver failed or returned an answer that breaks a constraint
 """
 
+import copyreg
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 
 class CostoptError(Exception):
     """Root of everything that costopt raises on purpose; `str()` is fit for a user."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An error from another process is what it was there: without this, it would be made from its message alone."""
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class UsageError(CostoptError):

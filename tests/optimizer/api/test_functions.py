@@ -3,6 +3,7 @@
 import asyncio
 import doctest
 import os
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import pytest
 
 import optimizer
 from optimizer.api import functions
-from providers.errors import UnknownName
+from providers.errors import CostoptError, InvalidValue, MissingCredentials, NoUsablePrices, UnknownName
 
 ROOT = Path(__file__).parents[3]
 
@@ -82,6 +83,26 @@ def test_threads_get_what_one_after_the_other_gets(clean_environment: Path) -> N
         together = list(pool.map(lambda rate: optimizer.plan("8B", rate=rate, provider=["aws", "gcp"]), rates))
     assert together == [alone[rate] for rate in rates]
     assert os.path.samestat(os.fstat(1), here), "standard output is where it was"
+
+
+def test_results_come_back_from_other_processes(clean_environment: Path) -> None:
+    for result in (optimizer.plan("8B", rate=1, provider="aws"), optimizer.size("8B", gpu="L4")):
+        assert pickle.loads(pickle.dumps(result)) == result  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidValue("rate", -1, "give a finite number above 0"),
+        UnknownName("model", "70Bx", suggestions=("70B",), hint="a size or an alias"),
+        NoUsablePrices("nothing on file"),
+        MissingCredentials("runpod", "RUNPOD_API_KEY is not set"),
+    ],
+)
+def test_errors_come_back_from_other_processes(error: CostoptError) -> None:
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    assert type(copy) is type(error)
+    assert (str(copy), vars(copy)) == (str(error), vars(error))
 
 
 def test_it_works_within_a_running_event_loop(clean_environment: Path) -> None:
