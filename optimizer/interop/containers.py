@@ -16,6 +16,16 @@ Words = list[tuple[int, str]]
 _IMAGE: Final = re.compile(r"(?:^|/)vllm-openai\b|(?:^|/)vllm:|rocm/vllm")
 """Images whose entry point is vLLM's server: what follows are its options."""
 
+_TGI: Final = re.compile(r"(?:^|/)text-generation-inference\b")
+_TGI_FLAGS: Final[Mapping[str, str]] = {
+    "--model-id": "--model",
+    "--num-shard": "--tensor-parallel-size",
+    "--quantize": "--quantization",
+    "--max-total-tokens": "--max-model-len",
+    "--cuda-memory-fraction": "--gpu-memory-utilization",
+}
+"""What the launcher of text-generation-inference calls the options (its documentation, read 2026-11-30)."""
+
 _CONTAINER_PROGRAMS: Final = ("docker", "podman", "nerdctl")
 _CONFIG_FLAGS: Final[Mapping[str, str]] = {
     "maxModelLen": "--max-model-len",
@@ -35,10 +45,10 @@ def docker_runs(text: str) -> Iterator[Ask]:
         started = next((i for i, word in enumerate(plain) if word.rpartition("/")[2] in _CONTAINER_PROGRAMS), None)
         if started is None or "run" not in plain[started:] or server(plain, [n for n, _ in words], line) is not None:
             continue
-        image = next((i for i, word in enumerate(plain) if i > started and _IMAGE.search(word)), None)
+        image = next((i for i, word in enumerate(plain) if i > started and _is_server(word)), None)
         if image is not None:
-            count, where = _docker_gpus(words[:image])
-            for ask in _pod("docker run", "server", words[image + 1 :], (count, where), line=line):
+            asked = _docker_gpus(words[:image])
+            for ask in _pod("docker run", "server", words[image + 1 :], asked, line=line, image=plain[image]):
                 yield replace(ask, lines={"command": line, **ask.lines})
 
 
@@ -61,10 +71,12 @@ def compose(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
         devices = _at(one, "deploy", "resources", "reservations", "devices")
         where = (*path, "deploy", "resources", "reservations", "devices")
         count = _devices(devices) if isinstance(devices, list) else None
-        if count is None and not _IMAGE.search(str(one.get("image"))) and server(*_apart(words), 1) is None:
+        image = str(one.get("image"))
+        if count is None and not _is_server(image) and server(*_apart(words), 1) is None:
             continue
         begin = line_of(lines, *path) or 1
-        found = _pod("Docker Compose", str(name), words, (count, line_of(lines, *where)), line=begin)
+        asked = (count, line_of(lines, *where))
+        found = _pod("Docker Compose", str(name), words, asked, line=begin, image=image)
         replicas = whole(_at(one, "deploy", "replicas")) or whole(one.get("scale")) or 1
         asks += [replace(ask, replicas=replicas) for ask in found]
     return asks
@@ -167,8 +179,12 @@ def _pod(
     line: int,
     selector: Any = None,
     selector_line: int | None = None,
+    image: str = "",
 ) -> list[Ask]:
     """The ask of a container as of a pod's: `words` are its command behind the image, `asked` its accelerators."""
+    is_tgi = bool(_TGI.search(image))
+    if is_tgi:
+        words = [(number, _in_words_of_vllm(word)) for number, word in words]
     count, count_line = asked
     if count is None and not words:
         return []
@@ -184,7 +200,18 @@ def _pod(
     if selector_line is not None:
         known[("spec", "nodeSelector")] = selector_line
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod}
-    return [replace(ask, source=source, packs=False) for ask in kubernetes.read(document, known)]
+    found = [replace(ask, source=source, packs=False) for ask in kubernetes.read(document, known)]
+    return [replace(ask, engine="tgi") for ask in found] if is_tgi else found
+
+
+def _is_server(image: str) -> bool:
+    """Whether the image starts a server by itself."""
+    return bool(_IMAGE.search(image) or _TGI.search(image))
+
+
+def _in_words_of_vllm(word: str) -> str:
+    key, equals, value = word.partition("=")
+    return f"{_TGI_FLAGS.get(key, key)}{equals}{value}"
 
 
 def _docker_gpus(words: Words) -> tuple[int | None, int | None]:

@@ -52,6 +52,8 @@ _OF_THE_TASK: Final = frozenset(
 
 _KSERVE_KINDS: Final = ("InferenceService", "LLMInferenceService")
 _MOST_DOCUMENTS: Final = 200
+_MACHINE: Final = 8
+"""Accelerators of the usual machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +133,8 @@ def _script(text: str) -> tuple[Ask, ...]:
     asks += containers.docker_runs(text)
     batch = slurm.read(text)
     asks = [ask if batch is None else slurm.in_batch(ask, batch) for ask in asks]
+    if len(asks) > 1:
+        asks = [replace(ask, name=f"{ask.name}, line {ask.lines['command']}") for ask in asks]
     return tuple(sorted(asks, key=lambda ask: ask.lines["command"]))
 
 
@@ -222,6 +226,8 @@ def _documents(text: str, name: str) -> Iterator[tuple[Mapping[str, Any], Any]]:
         content, lines = load_yaml("\n" * start + part, name)
         if isinstance(content, dict):
             yield content, lines
+        elif isinstance(content, str):
+            raise UsageError(f"{name} has no command and no file in it that is known here; known: {KNOWN}")
         elif content is not None:
             raise UsageError(f"{name}, line {start + 1}: a {type(content).__name__}, not a mapping; known: {KNOWN}")
 
@@ -313,9 +319,15 @@ def _of_settings(content: Mapping[str, Any], lines: Any) -> Ask:
 
 
 def with_wish(ask: Ask, named: str, count: int | None) -> Ask:
-    """The ask on accelerators that the user names beside the file; without a count, as many as its degrees take."""
+    """The ask on accelerators that the user names beside the file; without a count, as many as its degrees take.
+
+    More than a usual machine has are taken as several machines.
+    """
     degrees = (ask.tensor_parallel or 1) * (ask.pipeline_parallel or 1) * ask.data_parallel
-    count = count or ask.accelerators_per_machine or max(1, degrees // ask.nodes)
+    nodes = ask.nodes
+    if count is None and ask.accelerators_per_machine is None and nodes == 1 and degrees > _MACHINE:
+        nodes = degrees // _MACHINE if degrees % _MACHINE == 0 else 1
+    count = count or ask.accelerators_per_machine or max(1, degrees // nodes)
     wishes, faults = divided([wish(named, count, None)])
     kept: tuple[Wish, ...] = wishes or ask.wishes
-    return replace(ask, wishes=kept, faults=(*ask.faults, *faults))
+    return replace(ask, wishes=kept, nodes=nodes, faults=(*ask.faults, *faults))

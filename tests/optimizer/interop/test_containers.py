@@ -134,6 +134,13 @@ def test_the_accelerators_of_compose_are_a_number_a_list_or_all(devices: str, co
     assert only(text).accelerators_per_machine == count
 
 
+def test_text_generation_inference_is_read_in_its_own_words() -> None:
+    image = "ghcr.io/huggingface/text-generation-inference:3.3"
+    ask = only(f"docker run --gpus 2 {image} --model-id a/b --num-shard 2 --max-total-tokens=4096 --quantize awq\n")
+    assert (ask.engine, ask.model, ask.tensor_parallel) == ("tgi", "a/b", 2)
+    assert (ask.context_tokens, ask.precision) == (4096, "int4")
+
+
 def test_a_server_that_a_container_starts_by_its_own_words_is_read_once() -> None:
     ask = only("docker run --gpus all lmsysorg/sglang python3 -m sglang.launch_server --model-path a/b --tp 2\n")
     assert (ask.engine, ask.model, ask.tensor_parallel) == ("sglang", "a/b", 2)

@@ -9,7 +9,7 @@ from optimizer.interop import targets
 from optimizer.interop.asks import Ask
 from optimizer.interop.command_lines import servers
 from optimizer.interop.launch_plan import LaunchPlan
-from optimizer.interop.recognise import recognise
+from optimizer.interop.recognise import recognise, with_wish
 from optimizer.interop.request_log import csv_lines
 from optimizer.workload.traces import read_trace, summarize
 from providers.errors import UsageError
@@ -203,3 +203,14 @@ def test_variables_that_double_do_not_fill_the_memory() -> None:
     text = "A=xx\n" + "A=$A$A\n" * 60 + "vllm serve " + "$A" * 30_000 + "\n"
     (found,) = servers(text)
     assert len(found.values["model"]) < 50_000_000
+
+
+def test_degrees_beyond_a_machine_are_taken_as_several() -> None:
+    ask = with_wish(only("vllm serve m -tp 8 -pp 2\n"), "H100-SXM", None)
+    assert (ask.nodes, ask.wishes[0].count) == (2, 8)
+    assert with_wish(ask, "H100-SXM", 16).wishes[0].count == 16
+
+
+def test_several_commands_of_a_script_are_told_apart_by_their_lines() -> None:
+    asks = recognise("#!/bin/sh\nvllm serve a &\nvllm serve b\n", "file").asks
+    assert [ask.name for ask in asks] == ["server, line 2", "server, line 3"]
