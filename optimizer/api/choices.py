@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from optimizer.api.sources import Content, Source
+from optimizer.api.sources import Source, path_of, read_text
 from optimizer.workload.architecture import Architecture, architecture_from_config, resolve_model
 from providers.accelerators import matches
 from providers.errors import InvalidValue, UnknownName, UsageError, nearest
@@ -22,6 +22,7 @@ FORMATS: Final = ("table", "json", "csv", "md")
 PAGE_FORMATS: Final = (*FORMATS, "html")
 TASKS: Final = ("infer", "train", "finetune", "lora", "qlora")
 _MAX_CONFIG_BYTES: Final = 10_000_000
+_MAX_MEASURED_BYTES: Final = 50_000_000
 _LONGEST_NAME: Final = 250
 
 
@@ -48,7 +49,7 @@ def _path(model: str) -> Path | None:
         raise UsageError(f"model {model[:40]!r}… has {len(model)} characters: that is neither a name nor a path")
     if not model.strip() or "\0" in model:
         return None
-    path = Path(model).expanduser()
+    path = path_of(model)
     return path if path.suffix == ".json" or path.is_dir() or model.startswith((".", "/", "~")) else None
 
 
@@ -161,14 +162,7 @@ def measured(file: Source | None) -> "tuple[MeasuredPoint, ...]":
         return ()
     from optimizer.sizing.measured import read_measured
 
-    if isinstance(file, Content):
-        return read_measured(file.text, file.name)
-    try:
-        text = Path(file).expanduser().read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot read {file!r}: {reason}; give a file of benchmark results") from None
-    return read_measured(text, file)
+    return read_measured(read_text(file, "file of benchmark results", _MAX_MEASURED_BYTES), str(file))
 
 
 def sizing_assumptions(prefix_cache_hit: float, confidence: float | None, measured: Source | None) -> Iterator[str]:

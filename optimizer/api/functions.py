@@ -109,7 +109,7 @@ def plan(
     workload     instead of the model: a YAML file, its content as a mapping, or InferenceWorkload objects
     trace        a request log: a file, or rows with timestamp, input_tokens, output_tokens
     quota, current, measured    files, or their content
-    deadline     "12h", "30d", a timedelta, or the day at whose end the run must be done
+    deadline     "12h", "30d", a timedelta; a datetime with its time zone; or a day, at whose end (UTC) all must be done
     explain      adds `explanation` to the document; show_all adds every alternative
 
     Prices are those on file. Raises UsageError (UnknownName, InvalidValue) and NoUsablePrices; a plan that is not

@@ -13,6 +13,7 @@ from decimal import Decimal
 from os import PathLike, fsdecode
 from typing import Any, Final, Protocol, TypeVar
 
+from optimizer.api.clock import now
 from optimizer.api.sources import Content, Source
 from optimizer.api.values import MOST_WHOLE, shown
 from optimizer.workload.workload import InferenceWorkload
@@ -182,7 +183,15 @@ def _day(name: str, value: Any) -> str:
 
 
 def _deadline(name: str, value: Any) -> str:
-    return _day(name, value) if isinstance(value, date) else _duration(name, value)
+    """A duration or a day; a moment is told by the time until then, since its day would end later."""
+    if not isinstance(value, datetime):
+        return _day(name, value) if isinstance(value, date) else _duration(name, value)
+    if value.tzinfo is None:
+        raise InvalidValue(name, str(value), "say in which time zone: datetime(…, tzinfo=UTC), or a date for its end")
+    left = value - now()
+    if left <= timedelta(0):
+        raise InvalidValue(name, str(value), f"lies in the past (now is {now():%Y-%m-%d %H:%M} UTC)")
+    return _duration(name, left)
 
 
 def _file(name: str, value: Any) -> Source:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from optimizer.api.choices import json_text
 from optimizer.api.python_words import errors_in_python
+from optimizer.api.sources import path_of
 from providers.errors import UnknownName, UsageError, nearest
 
 Row = Mapping[str, Any]
@@ -151,7 +152,7 @@ class PlanResult(Result):
             if not self.instances:
                 raise UsageError("nothing is feasible, so there is nothing to launch; see shortfalls and suggestions")
             paths, warnings = written(
-                parse_plan(self.to_json(), "optimizer.plan"), [target], fspath(folder), replace=replace
+                parse_plan(self.to_json(), "optimizer.plan"), [target], str(path_of(fspath(folder))), replace=replace
             )
         return LaunchFiles(paths=tuple(Path(path) for path in paths), warnings=tuple(warnings))
 

@@ -29,13 +29,21 @@ Source = str | Content
 """The path of a file, or its content."""
 
 
+def path_of(name: str) -> Path:
+    """The path, in the user's home where it starts with `~`; as it is written where nobody has such a home."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
+
+
 def read_text(source: Source, what: str, most_bytes: int) -> str:
     """The text of a file. Raises UsageError when it is missing, too large or not text."""
     if isinstance(source, Content):
         if len(source.text) > most_bytes:
             raise UsageError(f"{what} {source} has {len(source.text):,} characters; at most {most_bytes:,} are read")
         return source.text
-    file = Path(source)
+    file = path_of(source)
     try:
         if file.stat().st_size > most_bytes:
             raise UsageError(f"{what} {source!r} has {file.stat().st_size:,} bytes; at most {most_bytes:,} are read")
@@ -53,7 +61,7 @@ def read_lines(source: Source) -> Iterator[Iterator[str]]:
         yield io.StringIO(source.text, newline="")
         return
     try:
-        with Path(source).open("rb") as file:
+        with path_of(source).open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             raw = gzip.GzipFile(fileobj=file) if packed else file

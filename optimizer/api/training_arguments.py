@@ -5,11 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 from optimizer.api import values
-from optimizer.api.sources import Content, Source
+from optimizer.api.sources import Content, Source, path_of
 from optimizer.api.values import flag_of
 from optimizer.workload.training import (
     DEFAULT_BATCH_TOKENS,
@@ -84,7 +83,7 @@ def holds_jobs(source: Source) -> bool:
     if isinstance(source, Content):
         return any(line.startswith(("jobs:", '{"jobs":')) for line in source.text.splitlines()[:_LINES_BEFORE_JOBS])
     try:
-        with Path(source).open(encoding="utf-8-sig") as file:
+        with path_of(source).open(encoding="utf-8-sig") as file:
             return any(line.startswith("jobs:") for line in islice(file, _LINES_BEFORE_JOBS))
     except (OSError, UnicodeDecodeError):
         return False

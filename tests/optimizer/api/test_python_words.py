@@ -1,7 +1,7 @@
 """Python values mean what the flags' words mean; what is wrong is told by the argument's name."""
 
 import io
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -45,11 +45,43 @@ def test_tokens_may_be_any_number(tokens: Any) -> None:
 
 @pytest.mark.parametrize(
     ("deadline", "hours"),
-    [("2d", 48), (timedelta(days=2), 48), (timedelta(hours=36, minutes=30), 36.5), (2, 48), (date(2026, 12, 2), 60)],
+    [
+        *(("2d", 48), (timedelta(days=2), 48), (timedelta(hours=36, minutes=30), 36.5), (2, 48)),
+        *((date(2026, 12, 2), 60), (datetime(2026, 12, 2, 18, tzinfo=UTC), 54)),
+        (datetime(2026, 12, 2, 18, tzinfo=timezone(timedelta(hours=6))), 48),
+    ],
 )
-def test_a_deadline_may_be_a_duration_or_a_day(deadline: Any, hours: float) -> None:
+def test_a_deadline_may_be_a_duration_a_moment_or_a_day(deadline: Any, hours: float) -> None:
     made = optimizer.plan("1B", task="lora", tokens="10M", deadline=deadline, provider="aws")
     assert made.document["workloads"][0]["deadline_hours"] == hours
+
+
+@pytest.mark.parametrize(
+    ("deadline", "message"),
+    [
+        (datetime(2026, 12, 2, 18), "deadline '2026-12-02 18:00:00': say in which time zone"),
+        (datetime(2026, 11, 30, 11, tzinfo=UTC), "lies in the past"),
+        (timedelta(hours=-1), "write a duration above 0"),
+    ],
+)
+def test_a_deadline_that_is_past_or_unclear_is_refused(deadline: Any, message: str) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        optimizer.plan("1B", task="lora", tokens="10M", deadline=deadline)
+
+
+def test_a_path_may_start_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "q.yaml").write_text("quotas: [{accelerator: L4, maximum: 1}]\n", encoding="utf-8")
+    (tmp_path / "t.csv").write_text("timestamp,input_tokens,output_tokens\n0,100,10\n9,100,10\n", encoding="utf-8")
+    jobs = "jobs: [{name: tune, model: 1B, task: lora, tokens: 10M, deadline: 9d}]\n"
+    (tmp_path / "jobs.yaml").write_text(jobs, encoding="utf-8")
+    limited = optimizer.plan("8B", rate=12, gpu="L4", quota="~/q.yaml")
+    assert limited.document["shortfalls"][0]["limit"] == "quota of L4"
+    assert optimizer.plan("8B", trace="~/t.csv", provider="aws").document["trace"]["requests"] == 2
+    tuning = optimizer.plan(workload="~/jobs.yaml", provider="aws")
+    assert {path.parent for path in tuning.export("fsdp", "~/launch").paths} == {tmp_path / "launch"}
+    with pytest.raises(UsageError, match="model file"):
+        optimizer.size("~nobody-at-all/model.json", gpu="L4")
 
 
 @pytest.mark.parametrize("day", ["2026-08-31", date(2026, 8, 31), datetime(2026, 8, 31, 9, tzinfo=UTC)])
