@@ -175,3 +175,48 @@ def test_standard_input_is_read_as_a_file(costopt: Command, monkeypatch: pytest.
 def test_an_export_of_utf_16_text_is_read(costopt: Command) -> None:
     Path("quotes.csv").write_bytes("vendor\tgpu\tusd_gpu_h\nA\tH100 SXM5 80GB\t2.49\n".encode("utf-16"))
     assert imported(costopt, "quotes.csv")["quotes"][0]["comparable"]
+
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def test_d75_eight_hours_whose_effective_cost_was_rounded_away(costopt: Command) -> None:
+    """Rows of the public FOCUS 1.0 sample (FinOps-Open-Cost-and-Usage-Spec/FOCUS-Sample-Data)."""
+    parts = ["1"] * 5 + ["0.296111", "0.683889", "0.303056"]
+    effective = ["2"] * 5 + ["0", "1", "0"]
+    rows = [row(str(1.624 * float(part)), cost, hours=part) for part, cost in zip(parts, effective, strict=True)]
+    document = imported(costopt, export(*rows))
+    (use,) = document["uses"]
+    assert use["rows"] == 8
+    assert 6.28 <= use["hours"] <= 6.29
+    assert 10.2 <= float(use["billed_usd"]) <= 10.21
+    assert 1.623 <= float(use["usd_per_hour"]) <= 1.625
+    assert float(document["effective_usd"]) + float(document["effective_cost_differs"]["usd"]) == pytest.approx(11)
+    assert any("EffectiveCost differs from BilledCost" in line for line in document["warnings"])
+
+
+def test_d76_an_hour_of_chat_traffic(costopt: Command) -> None:
+    """github.com/Azure/AzurePublicDataset, AzureLLMInferenceTrace_conv.csv (CC BY)."""
+    trace = imported(costopt, str(DATA / "azure_llm_2023_conv.csv.gz"), "--context", "4096")["trace"]
+    assert trace["requests"] == 19366
+    assert 5.52 <= trace["mean_requests_per_s"] <= 5.54
+    assert 8.4 <= trace["peak_minute_requests_per_s"] <= 8.5
+    assert 1154 <= trace["input_tokens_mean"] <= 1156
+    assert (trace["input_tokens_p50"], trace["output_tokens_p50"]) == (1020, 129)
+    assert 211 <= trace["output_tokens_mean"] <= 212
+    assert 0.083 <= trace["share_over_context"] <= 0.0835
+    assert trace["longest_tokens"] == 14089
+    assert 14.3e6 <= trace["requests_in_30_days"] <= 14.4e6
+    assert 16.5e9 <= trace["input_tokens_in_30_days"] <= 16.6e9
+    assert 3.02e9 <= trace["output_tokens_in_30_days"] <= 3.03e9
+
+
+def test_d77_an_hour_of_code_completion_is_prefill_bound(costopt: Command) -> None:
+    """github.com/Azure/AzurePublicDataset, AzureLLMInferenceTrace_code.csv (CC BY)."""
+    trace = imported(costopt, str(DATA / "azure_llm_2023_code.csv.gz"))["trace"]
+    assert trace["requests"] == 8819
+    assert 2.56 <= trace["mean_requests_per_s"] <= 2.58
+    assert 10.4 <= trace["peak_minute_requests_per_s"] <= 10.6
+    assert 73 <= trace["input_over_output"] <= 74
+    assert (trace["input_tokens_p50"], trace["output_tokens_p50"]) == (1469, 13)
+    assert trace["prefill_bound"]
