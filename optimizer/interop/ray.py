@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from optimizer.interop import vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, device, provenance
+from optimizer.interop.routing import by_workload
 from optimizer.interop.yaml_text import yaml_documents
 
 VERSION: Final = "2.60.0"
@@ -54,6 +55,9 @@ def export(plan: LaunchPlan) -> Exported:
             )
         if group.instances_per_replica > 1:
             warnings.append(f"{group.name}: a replica spans {group.instances_per_replica} machines of the Ray cluster")
+    for workload, groups in by_workload(plan).items():
+        if len(groups) > 1:
+            warnings.append(f"{workload}: Ray does not split requests between applications: a router must")
     head = [*provenance(plan), f"For Ray {VERSION} on machines that are there: serve run ray-serve.yaml"]
     content = {"applications": [_application(group, several=len(plan.groups) > 1) for group in plan.groups]}
     return Exported(files={"ray-serve.yaml": yaml_documents([content], head)}, warnings=tuple(warnings))

@@ -81,7 +81,7 @@ def _script(head: list[str], group: ReplicaGroup) -> str:
         each = group.accelerators_per_replica
         lines += [
             "# Each replica has its own accelerators and port; where one ends, all do.",
-            "trap 'jobs -p | xargs -r kill' EXIT",
+            "trap 'jobs -p | xargs -r kill 2>/dev/null || true' EXIT",
             f"for replica in $(seq 0 {group.per_instance - 1}); do",
             f"  first=$((replica * {each}))",
             f'  cards="$(seq -s, "$first" $((first + {each - 1})))"',
