@@ -19,7 +19,8 @@ STACKS: Final = ("hf", "megatron-deepspeed")
 
 def export(plan: LaunchPlan) -> Exported:
     """A configuration and a script for each job."""
-    files, warnings = {}, []
+    files: dict[str, str] = {}
+    found: list[str] = []
     for job in plan.jobs:
         name = f"deepspeed-{job.name}-zero{job.zero_stage}.json"
         content = {NOTE: [*provenance(plan, [job.purchase]), f"For {VERSION}."], **configuration(job)}
@@ -28,12 +29,16 @@ def export(plan: LaunchPlan) -> Exported:
             f"For {VERSION}, {hugging_face.VERSION}: TRAIN_SCRIPT takes their flags, as TRL's scripts/sft.py does; "
             f"{name} lies where it is started."
         )
-        words = [*hugging_face.arguments(job), "--activation_checkpointing", str(job.recompute != "none")]
         tail = [f"--deepspeed {name}", *hugging_face.resume_tail(job), '"$@"']
-        lines = [*hugging_face.resume_lines(job), f"exec {torchrun(job, words, *tail)}"]
+        lines = [*hugging_face.resume_lines(job), f"exec {torchrun(job, arguments(job), *tail)}"]
         files[f"deepspeed-{job.name}.sh"] = script(plan, job, made_for, lines)
-        warnings += [*shared_warnings(job, STACKS), *layout_warnings(job), *hugging_face.warnings(job), *_warnings(job)]
-    return Exported(files=files, warnings=tuple(warnings))
+        found += warnings(job)
+    return Exported(files=files, warnings=tuple(found))
+
+
+def arguments(job: TrainingJob) -> list[str]:
+    """The script's flags, without the name of the configuration."""
+    return [*hugging_face.arguments(job), "--activation_checkpointing", str(job.recompute != "none")]
 
 
 def configuration(job: TrainingJob) -> dict[str, Any]:
@@ -80,7 +85,9 @@ def _offloads_optimizer(job: TrainingJob) -> bool:
     return "optimizer" in (job.offload or ()) and job.zero_stage > 0
 
 
-def _warnings(job: TrainingJob) -> Iterator[str]:
+def warnings(job: TrainingJob) -> Iterator[str]:
+    """What DeepSpeed cannot express of the plan."""
+    yield from (*shared_warnings(job, STACKS), *layout_warnings(job), *hugging_face.warnings(job))
     offload = job.offload or frozenset()
     if "optimizer" in offload and job.zero_stage == 0:
         yield f"{job.name}: the optimizer is offloaded from ZeRO 1 on: plan with --zero-stage 1"

@@ -136,6 +136,9 @@ def _task(training: TrainingAsk, script: str) -> str | None:
 
 def _program(words: Sequence[str]) -> tuple[str | None, int]:
     """The launcher and the index of the word behind it; `python` for a plain script."""
+    if "install" in words[:5]:
+        # pip, uv, conda or apt: what it names is not started.
+        return None, 0
     for index, word in enumerate(words):
         name = word.rpartition("/")[2]
         for start, program in _LAUNCHERS.items():

@@ -1,9 +1,11 @@
-"""Turns a training job into the command of the software that its plan was sized for: Megatron-LM, or FSDP."""
+"""Turns a training job into the command of the software that its plan was sized for: Megatron-LM, DeepSpeed or FSDP."""
 
+import json
+import shlex
 from dataclasses import dataclass
 from typing import Final
 
-from optimizer.interop import fsdp, hugging_face, megatron
+from optimizer.interop import deepspeed, fsdp, hugging_face, megatron
 from optimizer.interop.launch_plan import TrainingJob
 from optimizer.interop.training_launch import torchrun
 
@@ -38,6 +40,8 @@ def start(job: TrainingJob) -> Start:
             image=IMAGES["megatron"],
             warnings=(*megatron.warnings(job), f"{job.name}: {IMAGES['megatron']} may hold an older Megatron Core"),
         )
+    if job.stack == "hf" and fsdp.shards(job):
+        return _deepspeed(job)
     lines = (*hugging_face.resume_lines(job), torchrun(job, fsdp.arguments(job), *hugging_face.resume_tail(job)))
     return Start(
         made_for=fsdp.MADE_FOR,
@@ -48,8 +52,26 @@ def start(job: TrainingJob) -> Start:
     )
 
 
-def _setup(job: TrainingJob) -> tuple[str, ...]:
-    packages: tuple[str, ...] = ("torch", "'transformers==5.24.*'", "'trl==1.16.*'", "peft", "kernels")
+def _deepspeed(job: TrainingJob) -> Start:
+    """The trainer with DeepSpeed, whose configuration the script writes first."""
+    name = f"deepspeed-zero{job.zero_stage}.json"
+    content = shlex.quote(json.dumps(deepspeed.configuration(job)))
+    tail = (f"--deepspeed {name}", *hugging_face.resume_tail(job))
+    return Start(
+        made_for=f"{fsdp.MADE_FOR} With {deepspeed.VERSION}.",
+        lines=(
+            f"printf '%s' {content} > {name}",
+            *hugging_face.resume_lines(job),
+            torchrun(job, deepspeed.arguments(job), *tail),
+        ),
+        setup=_setup(job, "deepspeed"),
+        image=IMAGES["fsdp"],
+        warnings=tuple(deepspeed.warnings(job)),
+    )
+
+
+def _setup(job: TrainingJob, *more: str) -> tuple[str, ...]:
+    packages: tuple[str, ...] = ("torch", "'transformers==5.24.*'", "'trl==1.16.*'", "peft", "kernels", *more)
     if job.task == "qlora" or "8bit" in job.optimizer or job.optimizer in ("lion", "paged-adamw"):
         packages += ("bitsandbytes", "torchao")
     return (f"pip install {' '.join(packages)}",)

@@ -1,5 +1,6 @@
 """`costopt export`: from a plan that the command line wrote to files in a folder."""
 
+import json
 import re
 from pathlib import Path
 
@@ -80,3 +81,27 @@ def test_a_sweep_has_no_one_plan_to_export(costopt: Command) -> None:
 def test_the_help_names_every_target(costopt: Command) -> None:
     shown = re.sub(r"-\n\s+", "-", costopt("export", "--help").out)
     assert set(TARGETS) <= set(re.findall(r"[a-z][a-z-]*[a-z]", shown))
+
+
+@pytest.mark.parametrize(
+    ("flags", "target"),
+    [
+        (("--model", "8B", "--task", "lora", "--provider", "aws", "--gpu", "L40S"), "skypilot"),
+        (("--model", "70B", "--task", "qlora", "--gpu", "H100", "--provider", "aws"), "axolotl"),
+        (("--model", "8B", "--task", "finetune", "--stack", "hf", "--zero-stage", "2", "--gpu", "A100"), "kubernetes"),
+        (("--model", "8x7B", "--task", "train", "--gpu", "H200", "--provider", "aws"), "slurm"),
+    ],
+)
+def test_import_sizes_an_exported_run_as_the_plan_did(costopt: Command, flags: tuple[str, ...], target: str) -> None:
+    assert costopt("plan", *flags, "--tokens", "100M", "-f", "json", "-o", "plan.json").code == 0
+    (job,) = json.loads(Path("plan.json").read_text(encoding="utf-8"))["jobs"]
+    written = costopt("export", "plan.json", "--to", target, "-o", "launch", "-q").out.split()
+    (service,) = json.loads(costopt("import", written[0], "-f", "json").out)["services"]
+    (option,) = service["options"]
+    assert option["accelerator"] == job["accelerator"]
+    assert (option["accelerator_count"] * service["nodes"], option["count"]) == (job["gpus"], job["count"])
+    sized = option["training"]
+    for key in ("micro_batch", "global_batch_tokens", "tensor_parallel", "pipeline_parallel", "expert_parallel"):
+        assert sized[key] == job[key]
+    assert sized["memory_gib_per_gpu"] == pytest.approx(job["memory_gib_per_gpu"], rel=0.01)
+    assert sized["hours"] == pytest.approx(job["hours"], rel=0.01)

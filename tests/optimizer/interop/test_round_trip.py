@@ -62,7 +62,7 @@ def said(job: TrainingJob, target: str) -> Said:
         optimizer = named.get(job.optimizer, job.optimizer)
         switched = None if job.recompute == "none" else job.recompute
         return Said(job.zero_stage or None, True, switched, moved, optimizer)
-    if target == "deepspeed":
+    if target == "deepspeed" or (target in ORCHESTRATORS and job.stack == "hf" and fsdp.shards(job)):
         moved = offload & {"activations"}
         return Said(job.zero_stage, False, recompute, moved, job.optimizer)
     optimizer = job.optimizer.removeprefix("paged-") if fsdp.shards(job) else job.optimizer

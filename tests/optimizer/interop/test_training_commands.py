@@ -146,3 +146,10 @@ def test_a_configuration_of_deepspeed_says_stage_offload_and_batch() -> None:
 def test_a_configuration_behind_axolotls_module_is_named_whatever_launches_it() -> None:
     (found,) = launched("accelerate launch -m axolotl.cli.train qlora.yaml --num_processes=8")
     assert found.config == "qlora.yaml"
+
+
+@pytest.mark.parametrize(
+    "command", ["pip install torch deepspeed", "uv pip install trl deepspeed", "python3 -m pip install -U deepspeed"]
+)
+def test_what_is_installed_is_not_started(command: str) -> None:
+    assert not list(launched(command))
