@@ -138,6 +138,11 @@ def divided(found: list[Wish | Fault]) -> tuple[tuple[Wish, ...], tuple[Fault, .
     )
 
 
+def mapping(value: Any) -> Mapping[Any, Any]:
+    """A field that should be a mapping, empty where it is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
 def texts(value: Any) -> Iterator[str]:
     """The strings of a field that takes one or several."""
     if isinstance(value, str):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from optimizer.interop import training_stack, vllm
-from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, texts, whole, wish
+from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, mapping, texts, whole, wish
 from optimizer.interop.command_lines import served, servers
 from optimizer.interop.launch_plan import (
     Exported,
@@ -154,7 +154,7 @@ def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
         groups = content.get(key)
         if isinstance(groups, list):
             return [
-                _read({**content, **_mapping(group), count: _mapping(group).get(count)}, lines, (key, index))
+                _read({**content, **mapping(group), count: mapping(group).get(count)}, lines, (key, index))
                 for index, group in enumerate(groups)
             ]
     return [_read(content, lines, ())]
@@ -167,10 +167,10 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
         own = (*path, *keys)
         return line_of(lines, *own) if own[: len(path) + 1] in lines else line_of(lines, *keys)
 
-    wishes, faults = divided(list(_wishes(_mapping(content.get("resources")).get("gpu"), line("resources", "gpu"))))
+    wishes, faults = divided(list(_wishes(mapping(content.get("resources")).get("gpu"), line("resources", "gpu"))))
     nodes = whole(content.get("nodes")) or 1
     variables = {key: value for key, _, value in (text.partition("=") for text in texts(content.get("env")))}
-    variables |= {str(key): str(value) for key, value in _mapping(content.get("env")).items() if value is not None}
+    variables |= {str(key): str(value) for key, value in mapping(content.get("env")).items() if value is not None}
     variables["DSTACK_NODES_NUM"] = str(nodes)
     if wishes:
         variables |= {"DSTACK_GPUS_NUM": str(wishes[0].count * nodes), "DSTACK_GPUS_PER_NODE": str(wishes[0].count)}
@@ -205,10 +205,6 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
         faults=faults,
         **served(found),
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _least(value: Any) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from optimizer.interop import training_stack, vllm
-from optimizer.interop.asks import Ask, divided, line_of, whole, wish
+from optimizer.interop.asks import Ask, divided, line_of, mapping, whole, wish
 from optimizer.interop.command_lines import Server, served, server, servers
 from optimizer.interop.launch_plan import (
     Exported,
@@ -281,18 +281,18 @@ def _training_warnings(job: TrainingJob) -> Iterator[str]:
 
 def read(document: Mapping[str, Any], lines: Lines) -> list[Ask]:
     """What each pod template of one manifest asks for; documents without accelerators give nothing."""
-    metadata = _mapping(document.get("metadata"))
-    noted = _mapping(metadata.get("annotations")).get(ACCELERATOR_NOTE)
+    metadata = mapping(document.get("metadata"))
+    noted = mapping(metadata.get("annotations")).get(ACCELERATOR_NOTE)
     asks = []
     for pods in _pods(document):
-        pod = _mapping(_at(document, *pods.path))
+        pod = mapping(_at(document, *pods.path))
         if document.get("kind") == "TrainJob":
             pod = {"containers": [{**pod, "resources": pod.get("resourcesPerNode")}]}
         containers = pod.get("containers")
         for index, container in enumerate(containers if isinstance(containers, list) else ()):
             where = (*pods.path, "containers", index)
             ask = _ask(
-                _mapping(container),
+                mapping(container),
                 where,
                 lines,
                 name=str(metadata.get("name") or "pod"),
@@ -320,7 +320,7 @@ _REPLICA_SPECS: Final = ("pytorchReplicaSpecs", "mpiReplicaSpecs", "tfReplicaSpe
 
 def _pods(document: Mapping[str, Any]) -> Iterator[_Pods]:
     """The pods of a manifest by its kind; of jobs, those that have the accelerators."""
-    spec = _mapping(document.get("spec"))
+    spec = mapping(document.get("spec"))
     kind = document.get("kind")
     replicas = whole(spec.get("replicas")) or 1
     if kind == "LeaderWorkerSet":
@@ -344,7 +344,7 @@ def _pods(document: Mapping[str, Any]) -> Iterator[_Pods]:
             yield _Pods(path=path, nodes=pods * (whole(_at(job, "replicas")) or 1))
     elif any(name in spec for name in _REPLICA_SPECS):
         name = next(name for name in _REPLICA_SPECS if name in spec)
-        roles = _mapping(spec[name])
+        roles = mapping(spec[name])
         # The master trains, too; of MPI's launcher only the workers have accelerators.
         nodes = sum(whole(_at(role, "replicas")) or 1 for title, role in roles.items() if title != "Launcher")
         worker = next((title for title in ("Worker", "Master") if title in roles), None)
@@ -354,13 +354,9 @@ def _pods(document: Mapping[str, Any]) -> Iterator[_Pods]:
         yield _Pods(path=_TEMPLATE, replicas=replicas)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _selector(pod: Mapping[str, Any]) -> dict[str, Any]:
     """The labels that a node must have: its selector, and those of a required affinity with one value."""
-    found = dict(_mapping(pod.get("nodeSelector")))
+    found = dict(mapping(pod.get("nodeSelector")))
     terms = _at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
     expressions = _at(terms[0], "matchExpressions") if isinstance(terms, list) and len(terms) == 1 else None
     for item in expressions if isinstance(expressions, list) else ():

@@ -19,7 +19,7 @@ from optimizer.interop import (
     slurm,
     terraform,
 )
-from optimizer.interop.asks import Ask, Fault, Wish, divided, texts, wish
+from optimizer.interop.asks import Ask, Fault, Wish, divided, mapping, texts, wish
 from optimizer.interop.request_log import is_log_header, is_log_json
 from optimizer.interop.training_commands import Launched, launched
 from optimizer.interop.training_settings import is_training, settings_of, training_of
@@ -235,6 +235,8 @@ def _documents(text: str, name: str) -> Iterator[tuple[Mapping[str, Any], Any]]:
 def _of_document(content: Mapping[str, Any], lines: Any, text: str) -> Sequence[Ask]:
     if str(content.get("kind")) in _KSERVE_KINDS:
         return containers.kserve(content, lines)
+    if content.get("kind") == "RayService":
+        return engine_settings.read_ray_service(content, lines)
     if "apiVersion" in content and "kind" in content:
         return kubernetes.read(content, lines)
     if isinstance(content.get("servingEngineSpec"), Mapping):
@@ -283,7 +285,7 @@ def _trained(ask: Ask, content: Mapping[str, Any], lines: Any, script: str) -> A
 def _jobs(ask: Ask, content: Mapping[str, Any], lines: Any, script: str) -> Iterator[Launched]:
     """The training jobs of a task's script, its variables filled in as the orchestrator does."""
     text = content.get(script)
-    variables = {str(key): str(value) for key, value in _mapping(content.get("envs")).items() if value is not None}
+    variables = {str(key): str(value) for key, value in mapping(content.get("envs")).items() if value is not None}
     variables |= {key: value for key, _, value in (item.partition("=") for item in texts(content.get("env")))}
     if ask.wishes:
         count = str(ask.wishes[0].count)
@@ -298,10 +300,6 @@ def _jobs(ask: Ask, content: Mapping[str, Any], lines: Any, script: str) -> Iter
         yield from launched(text, (lines.get((script,)) or 1) + (1 if "\n" in text else 0), variables)
     for index, command in enumerate(text if isinstance(text, list) else ()):
         yield from launched(str(command), lines.get((script, index)) or 1, variables)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _of_settings(content: Mapping[str, Any], lines: Any) -> Ask:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from optimizer.interop import training_stack, vllm
-from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, texts, whole, wish
+from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, mapping, texts, whole, wish
 from optimizer.interop.command_lines import Server, filled, served, servers
 from optimizer.interop.launch_plan import (
     Exported,
@@ -217,13 +217,13 @@ def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
 def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
     """The one service or task of a SkyPilot file, with every accelerator that it would take as a wish."""
     found: list[Wish | Fault] = []
-    base = _mapping(content.get("resources"))
+    base = mapping(content.get("resources"))
     alternatives: list[tuple[str | int, ...]] = [("resources",)]
     machines: list[Mapping[str, Any]] = [base]
     for key in ("any_of", "ordered"):
         if isinstance(base.get(key), list):
             alternatives = [("resources", key, index) for index in range(len(base[key]))]
-            machines = [{**base, **_mapping(one)} for one in base[key]]
+            machines = [{**base, **mapping(one)} for one in base[key]]
     for path, machine in zip(alternatives, machines, strict=True):
         found += _wishes(machine, path, lines)
     wishes, faults = divided(list({str(one): one for one in found}.values()))
@@ -267,13 +267,9 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _variables(content: Mapping[str, Any], count: int | None, nodes: int) -> dict[str, str]:
     """What the run script can read: the file's own, and those that SkyPilot sets."""
-    own = {**_mapping(content.get("envs")), **_mapping(content.get("secrets"))}
+    own = {**mapping(content.get("envs")), **mapping(content.get("secrets"))}
     variables = {str(key): str(value) for key, value in own.items() if value is not None}
     variables["SKYPILOT_NUM_NODES"] = str(nodes)
     if count is not None:
