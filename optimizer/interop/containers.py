@@ -281,7 +281,8 @@ def _terms(terms: Any) -> dict[str, str]:
     """Node labels that the selector's terms ask for with one value."""
     found: dict[str, str] = {}
     for term in terms if isinstance(terms, list) else ():
-        for one in _at(term, "matchExpressions") or ():
+        expressions = _at(term, "matchExpressions")
+        for one in expressions if isinstance(expressions, list) else ():
             values = _at(one, "values")
             if isinstance(values, list) and len(values) == 1 and _at(one, "operator") == "In":
                 found[str(_at(one, "key"))] = str(values[0])

@@ -151,6 +151,7 @@ def test_a_server_that_a_container_starts_by_its_own_words_is_read_once() -> Non
     [
         {"servingEngineSpec": {"modelSpec": 3}},
         {"servingEngineSpec": {"modelSpec": [None, "x", {"vllmConfig": [], "nodeSelectorTerms": {"a": 1}}]}},
+        {"servingEngineSpec": {"modelSpec": [{"nodeSelectorTerms": [{"matchExpressions": 3.5}]}]}},
         {"services": {"a": None, "b": {"image": 3, "command": {"x": 1}, "deploy": []}}},
         {"kind": "InferenceService", "spec": {"predictor": {"model": "x", "containers": [3]}}},
         {"kind": "LLMInferenceService", "spec": {"template": {"containers": {}}, "parallelism": [1]}},
