@@ -1,9 +1,9 @@
 """Turns what `compare` is asked with into the need, and the ways to meet it side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from optimizer.api import choices, market_view, values
 from optimizer.api.clock import now, today
@@ -25,6 +25,9 @@ from providers.offers import PurchaseOption
 
 if TYPE_CHECKING:
     from optimizer.report.quotes import Quote
+
+
+_OF_A_MODEL: Final = frozenset({"input_tokens", "output_tokens", "context", "ttft_ms", "tpot_ms", "precision"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +77,17 @@ class Needed:
     extras: Extras
 
 
-def needed(wanted: CompareArguments) -> Needed:
-    """Accelerators, or a served model. Raises UsageError where neither is said, or both are."""
+def needed(wanted: CompareArguments, given: Iterable[str]) -> Needed:
+    """Accelerators, or a served model. Raises UsageError where neither is said, or both are.
+
+    Of the `given` parameters none may speak of a served model where accelerators are wanted.
+    """
     if wanted.count is not None:
+        for name in given:
+            if name in _OF_A_MODEL:
+                raise UsageError(
+                    f"{values.flag_of(name)} has no effect on --count: it is of a served model; leave it out"
+                )
         title, need, hosted = _accelerators(wanted, wanted.count)
     else:
         title, need, hosted = _served_model(wanted)

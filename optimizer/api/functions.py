@@ -209,7 +209,9 @@ def compare(
         wanted = arguments_of(CompareArguments, given, OF_COMPARE)
         from optimizer.report.comparison_document import comparison_document
 
-        return CompareResult(document=comparison_document(comparison_of(wanted, needed(wanted))[0]))
+        return CompareResult(
+            document=comparison_document(comparison_of(wanted, needed(wanted, given_names(wanted)))[0])
+        )
 
 
 def offers(

@@ -1,7 +1,7 @@
 """Holds what a plan is asked with, as the command line or a Python program gives it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Final
 
@@ -19,7 +19,11 @@ _OF_ONE_WORKLOAD: Final = frozenset(
         *("max_utilization", "same_region"),
     }
 )
+_OF_ONE_JOB: Final = frozenset({field.name for field in fields(RunOptions)} - {"tokens", "deadline"}) | {"precision"}
+"""What each job of a file says for itself; a deadline is that of jobs without one."""
+
 _OF_A_TRACE: Final = frozenset({"trace_rate", "trace_shapes"})
+_IN_A_TRACE: Final = frozenset({"input_tokens", "output_tokens"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +95,26 @@ class PlanArguments(RunOptions):
             task = "train"
         names = list(given)
         check_given(names, task)
-        for name in names if task == "infer" else ():
-            if file is not None and name in _OF_ONE_WORKLOAD:
-                raise UsageError(
-                    f"{values.flag_of(name)} has no effect on --workload: give it in the file, to each workload"
-                )
+        if file is not None:
+            self._check_beside_a_file(names, task)
+        for name in names:
             if self.trace is None and name in _OF_A_TRACE:
                 raise UsageError(f"{values.flag_of(name)} is for --trace; give --trace FILE, or leave it out")
+            if self.trace is not None and name in _IN_A_TRACE:
+                raise UsageError(f"{values.flag_of(name)} has no effect on --trace: its rows say it; leave it out")
         return task
+
+    def _check_beside_a_file(self, names: Iterable[str], task: str) -> None:
+        """Raises UsageError for what each workload, or each job, of the file says for itself.
+
+        Task `train` is any training.
+        """
+        each, its_own = ("workload", _OF_ONE_WORKLOAD) if task == "infer" else ("job", _OF_ONE_JOB)
+        for name in names:
+            if name in its_own or (name == "task" and task not in ("infer", "train")):
+                raise UsageError(
+                    f"{values.flag_of(name)} has no effect on --workload: give it in the file, to each {each}"
+                )
 
     @property
     def budget_usd(self) -> Decimal | None:

@@ -38,6 +38,7 @@ INFERENCE_ONLY: Final = frozenset(
         *("tpot_ms", "kv_precision", "engine", "gpu_memory_utilization", "max_utilization", "max_spot_share"),
         *("min_providers", "max_provider_share", "spare_replicas", "current", "horizon", "boot_minutes"),
         *("min_hours_up", "spot_margin", "concurrency", "prefix_cache_hit", "measured", "melange", "sweep"),
+        "same_region",
     }
 )
 """Parameters of `plan` and `size` that only one kind of task takes."""
@@ -93,6 +94,8 @@ def check_given(names: Iterable[str], task: str) -> None:
     """Raises UsageError for one of the named parameters that the task does not take: nothing is ignored in silence."""
     others = TRAINING_ONLY if task == "infer" else INFERENCE_ONLY
     for name in names:
+        if name == "lora_rank" and task in ("train", "finetune"):
+            raise UsageError(f"--lora-rank is for --task lora or qlora; a {task} run has no adapters")
         if name not in others:
             continue
         if task == "infer":

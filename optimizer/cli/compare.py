@@ -24,6 +24,7 @@ _NOT_ON_A_TERMINAL = frozenset(
 
 @app.command()
 def compare(
+    context_: typer.Context,
     model: Annotated[
         str,
         typer.Option("--model", metavar="NAME|PATH", help="Model to serve, as in `plan`; or --gpu and --count."),
@@ -77,6 +78,7 @@ def compare(
     from optimizer.api import choices
     from optimizer.api.comparison import CompareArguments, comparison_of, needed
     from optimizer.cli.exits import ExitCode
+    from optimizer.cli.given import given_parameters
     from optimizer.cli.streams import say, write_result
 
     format_ = choices.one_of("format", format_, FORMATS)
@@ -87,7 +89,7 @@ def compare(
         write_result(_answer_sheet(), output)  # the columns are the same whatever is needed
         return ExitCode.DONE
     wanted = CompareArguments(**{field.name: arguments[field.name] for field in fields(CompareArguments)})
-    what = needed(wanted)
+    what = needed(wanted, given_parameters(context_))
     if rfq:
         write_result(_rfq(what, wanted.job_hours, format_), output)
         return ExitCode.DONE

@@ -1,7 +1,9 @@
 """Turns the flags of `costopt plan` for serving into its plan, its sweep or a Melange problem's mix, and prints it."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Final
 
 from optimizer.api import market_view
 from optimizer.api.clock import now
@@ -10,6 +12,14 @@ from optimizer.cli import plan_output
 from optimizer.cli.plan_flags import PlanFlags
 from optimizer.cli.streams import say, write_result
 from optimizer.plans.planner import Request, plan
+from providers.errors import UsageError
+
+_BESIDE_MELANGE: Final = frozenset(
+    {
+        *("--melange", "--task", "--rate", "--solver", "--gap", "--max-nodes", "--require-optimal"),
+        *("--format", "--output", "--offline", "--quiet", "--verbose"),
+    }
+)
 
 
 def run(flags: PlanFlags, started: float) -> int:
@@ -38,10 +48,16 @@ def run(flags: PlanFlags, started: float) -> int:
     return flags.exit_code(result.status)
 
 
-def run_melange(flags: PlanFlags, path: str) -> int:
-    """Solves a Melange problem, prints the mix, and gives the exit code."""
+def run_melange(flags: PlanFlags, path: str, given: Iterable[str]) -> int:
+    """Solves a Melange problem, prints the mix, and gives the exit code.
+
+    Raises UsageError where one of the `given` flags would have no effect: the file holds prices, demand and speed.
+    """
     from optimizer.cli import melange
 
+    for flag in given:
+        if flag not in _BESIDE_MELANGE:
+            raise UsageError(f"{flag} has no effect on --melange; leave it out")
     problem, solution = melange.solved(path, flags.wanted.rate, flags.wanted.solver_options)
     write_result(melange.render(problem, solution, flags.checked_format), flags.output)
     return flags.exit_code(solution.status)

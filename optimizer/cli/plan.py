@@ -163,7 +163,7 @@ def plan(
     """
     started = time.perf_counter()
     arguments = dict(locals())
-    from optimizer.cli.given import given_parameters
+    from optimizer.cli.given import given_flags, given_parameters
     from optimizer.cli.plan_flags import PlanFlags
 
     flags = PlanFlags.of(arguments)
@@ -175,7 +175,7 @@ def plan(
     if melange is not None:
         from optimizer.cli.infer_plan import run_melange
 
-        return run_melange(flags, melange)
+        return run_melange(flags, melange, given_flags(context_))
     if task != "infer":
         from optimizer.cli import train_plan
 

@@ -87,7 +87,7 @@ def test_threads_get_what_one_after_the_other_gets(clean_environment: Path) -> N
 
 def test_results_come_back_from_other_processes(clean_environment: Path) -> None:
     for result in (optimizer.plan("8B", rate=1, provider="aws"), optimizer.size("8B", gpu="L4")):
-        assert pickle.loads(pickle.dumps(result)) == result
+        assert pickle.loads(pickle.dumps(result)) == result  # noqa: S301 - our own
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_results_come_back_from_other_processes(clean_environment: Path) -> None
     ],
 )
 def test_errors_come_back_from_other_processes(error: CostoptError) -> None:
-    copy = pickle.loads(pickle.dumps(error))
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     assert type(copy) is type(error)
     assert (str(copy), vars(copy)) == (str(error), vars(error))
 

@@ -59,7 +59,7 @@ def test_a_deadline_may_be_a_duration_a_moment_or_a_day(deadline: Any, hours: fl
 @pytest.mark.parametrize(
     ("deadline", "message"),
     [
-        (datetime(2026, 12, 2, 18), "deadline '2026-12-02 18:00:00': say in which time zone"),
+        (datetime(2026, 12, 2, 18), "deadline '2026-12-02 18:00:00': say in which time zone"),  # noqa: DTZ001
         (datetime(2026, 11, 30, 11, tzinfo=UTC), "lies in the past"),
         (timedelta(hours=-1), "write a duration above 0"),
     ],
@@ -183,6 +183,9 @@ def test_quotes_costs_quotas_and_holdings_may_be_content() -> None:
         ({"task": "lora"}, "task lora needs tokens: how many tokens to train on, like tokens=1B"),
         ({"task": "lora", "tokens": "1B", "rate": 1}, "rate is for task infer; a lora run does not take it"),
         ({"rate": 1, "trace_rate": "mean"}, "trace_rate is for trace; give trace=FILE, or leave it out"),
+        ({"trace": "t.csv", "input_tokens": 5}, "input_tokens has no effect on trace: its rows say it; leave it out"),
+        ({"task": "lora", "tokens": "1B", "same_region": True}, "same_region is for task infer"),
+        ({"task": "train", "tokens": "1B", "lora_rank": 8}, "lora_rank is for task lora or qlora"),
         ({"rate": 1, "workload": "w.yaml"}, "workload replaces model, trace and rate: give them in the file"),
         ({"rate": 1, "quota": 7}, "quota 7: give a path, an open file, a mapping, or a list of rows"),
         ({"rate": 1, "quota": {"quotas": object()}}, "quota 'dict': cannot be written as YAML"),
@@ -198,6 +201,14 @@ def test_what_is_wrong_is_told_by_the_name_of_the_argument(arguments: dict[str, 
         optimizer.plan("8B", **arguments)
     assert message in str(raised.value)
     assert "--" not in str(raised.value)
+
+
+def test_what_accelerators_or_jobs_do_not_take_is_refused() -> None:
+    with pytest.raises(UsageError, match="context has no effect on count: it is of a served model; leave it out"):
+        optimizer.compare(gpu="L4", count=4, context=8192)
+    jobs = {"jobs": [{"name": "tune", "model": "1B", "task": "lora", "tokens": "10M"}]}
+    with pytest.raises(UsageError, match="micro_batch has no effect on workload: give it in the file, to each job"):
+        optimizer.plan(workload=jobs, micro_batch=2)
 
 
 def test_an_invalid_value_says_which_argument_and_keeps_the_value() -> None:

@@ -86,6 +86,13 @@ def test_what_is_no_problem_is_refused(costopt: Command, content: str) -> None:
     assert "Melange file 'm.json'" in outcome.err
 
 
+@pytest.mark.parametrize("flags", [("--model", "8B"), ("--workload", "w.yaml"), ("--gpu", "L4"), ("--all",)])
+def test_a_flag_without_effect_on_a_problem_is_refused(costopt: Command, flags: tuple[str, ...]) -> None:
+    outcome = costopt("plan", "--melange", written(EXAMPLE), *flags)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.strip() == f"costopt: {flags[0]} has no effect on --melange; leave it out"
+
+
 @pytest.mark.parametrize("format_", ["table", "csv", "md"])
 def test_every_format_has_the_mix(costopt: Command, format_: str) -> None:
     outcome = costopt("plan", "--melange", written(EXAMPLE), "--format", format_)

@@ -148,6 +148,7 @@ def test_the_case_of_a_task_does_not_matter(costopt: Command) -> None:
         ((*TRAIN, "--budget", "5k"), "plain number"),
         (("--task", "train", "--tokens", "1B"), "no model"),
         ((*TRAIN, "--rate", "5"), "--rate is for --task infer"),
+        ((*TRAIN, "--same-region"), "--same-region is for --task infer"),
         ((*TRAIN, "--min-hours-up", "5"), "--min-hours-up is for --task infer"),
         (("--model", "7B", "--rate", "5", "--tokens", "1B"), "--tokens is for training"),
         (("--task", "train", "--workload", "missing.yaml"), "missing.yaml"),
@@ -159,6 +160,22 @@ def test_bad_input_gets_one_message_and_exit_code_2(costopt: Command, arguments:
     assert message in outcome.err
     assert outcome.err.count("\n") == 1
     assert not outcome.out
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *(("--task", "qlora"), ("--zero-stage", "3"), ("--seq-len", "512"), ("--optimizer", "lion")),
+        *(("--precision", "fp8"), ("--stack", "hf"), ("--no-master-weights",)),
+    ],
+)
+def test_a_flag_without_effect_on_jobs_is_refused(costopt: Command, flags: tuple[str, ...]) -> None:
+    Path("jobs.yaml").write_text("jobs: [{name: tune, model: 1B, task: lora, tokens: 10M}]\n", encoding="utf-8")
+    outcome = costopt("plan", "--workload", "jobs.yaml", *flags)
+    assert (outcome.code, outcome.out) == (2, "")
+    flag = flags[0].replace("--no-", "--")
+    assert f"{flag} has no effect on --workload: give it in the file, to each job" in outcome.err
+    assert costopt("plan", "--workload", "jobs.yaml", "--task", "train", "--deadline", "9d").code == 0
 
 
 def test_a_date_is_a_deadline_at_the_end_of_its_day(costopt: Command) -> None:
