@@ -155,12 +155,12 @@ def service(group: ReplicaGroup) -> dict[str, Any]:
 
 
 def task(job: TrainingJob, started: training_stack.Start) -> dict[str, Any]:
-    """The training task; SkyPilot asks for TRAIN_SCRIPT, and copies the folder that it is started in."""
+    """The training task; SkyPilot copies the folder that it is started in, where TRAIN_SCRIPT is."""
     document: dict[str, Any] = {"name": job.name, "workdir": "."}
     if job.nodes > 1:
         document["num_nodes"] = job.nodes
     document["resources"] = resources(job.purchase)
-    document["envs"] = {"TRAIN_SCRIPT": None}
+    document["envs"] = {"TRAIN_SCRIPT": "train.py"}
     if started.setup:
         document["setup"] = "\n".join(started.setup) + "\n"
     else:

@@ -1,7 +1,6 @@
-"""Reads the SkyPilot files of a folder by `Task.from_yaml_config`, and writes what SkyPilot understood as JSON.
+"""Reads the SkyPilot files of a folder by `Task.from_yaml`, and writes what SkyPilot understood as JSON.
 
 SkyPilot looks machines up in the catalogues under the home folder; they must be there, or it would download them.
-Variables without a value, which it asks for, get one.
 """
 
 import json
@@ -13,14 +12,11 @@ from typing import Any
 os.environ["SKYPILOT_DISABLE_USAGE_COLLECTION"] = "1"
 
 from sky import Task
-from sky.utils import yaml_utils
 
 
 def read(path: Path) -> dict[str, Any]:
     """One task or service, its machine looked up."""
-    content = yaml_utils.read_yaml(str(path))
-    given = [(name, "given") for name, value in (content.get("envs") or {}).items() if value is None]
-    task = Task.from_yaml_config(content, env_overrides=given)
+    task = Task.from_yaml(str(path))
     (resources,) = task.resources
     resources.validate()
     service, cloud = task.service, str(resources.cloud).lower()

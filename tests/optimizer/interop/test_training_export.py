@@ -236,7 +236,7 @@ def test_a_task_of_skypilot_asks_for_the_machines_and_the_script() -> None:
     content = yaml.safe_load(text)
     assert content["num_nodes"] == 2
     assert content["resources"]["accelerators"] == {"H100": 8}
-    assert content["envs"] == {"TRAIN_SCRIPT": None}
+    assert content["envs"] == {"TRAIN_SCRIPT": "train.py"}
     assert "service" not in content
     checked = subprocess.run(["bash", "-n"], input=content["run"], text=True, capture_output=True, check=False)
     assert checked.returncode == 0, checked.stderr
