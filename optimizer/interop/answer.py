@@ -116,7 +116,7 @@ class Answer:
 def answer(ask: Ask, model: Architecture | None, question: Question, planner: Planner) -> Answer:
     """Sizes and prices every option of an ask. `model` None = the file names none that is known."""
     wishes, faults = wishes_of(ask, question.market)
-    faults = [*ask.faults, *faults, *place_faults(ask, question.market)]
+    faults = [*ask.faults, *ask.flag_faults, *faults, *place_faults(ask, question.market)]
     if model is not None:
         faults += job_faults(ask, model) if ask.training is not None else model_faults(ask, model)
     options = tuple(_option(ask, one, model, question) for one in wishes)

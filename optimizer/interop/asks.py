@@ -77,7 +77,7 @@ class Ask:
     `quantization` is the engine's own word behind `precision`. `provider`, `region` and `instance_type` narrow where.
     `packs` says that machines are shared out by a scheduler: several replicas may come to one. `training` makes it a
     job that trains, None one that serves. `lines` has the line of each field that the file gives, those of `training`
-    under their own names.
+    under their own names; `faults` are those of the file, `flag_faults` those of a server's own flags.
     """
 
     source: str
@@ -102,6 +102,7 @@ class Ask:
     packs: bool = False
     spot: bool = False
     training: TrainingAsk | None = None
+    flag_faults: tuple[Fault, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from optimizer.interop.asks import whole
+from optimizer.interop.flags import flag_faults
 
 OPTIONS: Final[Mapping[str, str]] = {
     "--model": "model",
@@ -66,6 +67,7 @@ _SUFFIXED: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
 _VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-([^}$]*))?\})", re.ASCII)
 _PRODUCT: Final = re.compile(r"\$\(\(\s*([\w${}]+)\s*\*\s*([\w${}]+)\s*\)\)", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
+_NAME: Final = re.compile(r"[\w./~$]")
 _LONGEST_LINE: Final = 100_000
 _LONGEST_VALUE: Final = 1000
 _MOST_FILLED: Final = 1_000_000
@@ -132,6 +134,7 @@ def served(found: Server | None) -> dict[str, Any]:
         "kv_precision": found.kv_precision,
         "engine": found.engine,
         "memory_share": found.memory_share,
+        "flag_faults": flag_faults(found),
     }
 
 
@@ -143,6 +146,8 @@ def server(words: Sequence[str], numbers: Sequence[int], line: int) -> Server | 
     engine, index = start
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
+    # A word that is no option's value is the model; behind an option that is not known here nobody can tell.
+    is_positional = True
     while index < len(words):
         word = words[index]
         key, _, value = word.partition("=")
@@ -152,8 +157,13 @@ def server(words: Sequence[str], numbers: Sequence[int], line: int) -> Server | 
                 index += 1
                 value = words[index]
             values[name], lines[name] = value, numbers[index]
-        elif index == start[1] and not word.startswith("-"):
+            is_positional = True
+        elif word.startswith("-"):
+            is_positional = bool(value)
+        elif is_positional and "model" not in values and _NAME.match(word):
             values["model"], lines["model"] = word, numbers[index]
+        else:
+            is_positional = False
         index += 1
     return Server(engine=engine, line=line, values=values, lines=lines)
 

@@ -214,3 +214,23 @@ def test_degrees_beyond_a_machine_are_taken_as_several() -> None:
 def test_several_commands_of_a_script_are_told_apart_by_their_lines() -> None:
     asks = recognise("#!/bin/sh\nvllm serve a &\nvllm serve b\n", "file").asks
     assert [ask.name for ask in asks] == ["server, line 2", "server, line 3"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "told", "fatal"),
+    [
+        ("-tp $TP", "tensor parallel is $TP", False),
+        ("-dp 0", "data parallel cannot be '0'", True),
+        ("--gpu-memory-utilization 7", "memory share cannot be '7'", True),
+        ("--max-model-len long", "context cannot be 'long'", True),
+        ("--quantization secret", "quantization 'secret' is not known", False),
+    ],
+)
+def test_flags_that_mean_nothing_are_told_not_left_out(flags: str, told: str, fatal: bool) -> None:
+    (fault,) = only(f"vllm serve m \\\n  {flags}\n").flag_faults
+    assert told in fault.what
+    assert (fault.line, fault.fatal) == (2, fatal)
+
+
+def test_flags_that_leave_it_to_the_engine_are_no_fault() -> None:
+    assert only("vllm serve m --max-model-len auto -tp 2 -q fp8\n").flag_faults == ()
