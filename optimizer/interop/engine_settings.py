@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from optimizer.interop.asks import Ask, divided, line_of, whole, wish
 from optimizer.interop.command_lines import OPTIONS, Server, served
-from optimizer.workload.workload_file import Lines
+from optimizer.workload.workload_file import Lines, load_yaml
 
 _TELLING: Final = frozenset(
     {"tensor_parallel", "pipeline_parallel", "context", "memory_share", "sequences", "kv_dtype"}
@@ -64,6 +64,17 @@ def read_ray(content: Mapping[str, Any], lines: Lines, stated: Sequence[str]) ->
         elif isinstance(arguments.get("llm_config"), Mapping):
             asks.append(_of_config(arguments["llm_config"], lines, (*path, "llm_config"), stated))
     return asks
+
+
+def read_ray_service(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
+    """The models of KubeRay's RayService: its configuration of Serve is a text inside the manifest."""
+    spec = content.get("spec")
+    text = spec.get("serveConfigV2") if isinstance(spec, Mapping) else None
+    if not isinstance(text, str):
+        return []
+    # Empty lines before it keep the numbers of its lines.
+    inner, places = load_yaml("\n" * (line_of(lines, "spec", "serveConfigV2") or 0) + text, "serveConfigV2")
+    return read_ray(inner, places, ()) if isinstance(inner, Mapping) and is_ray(inner) else []
 
 
 def _of_config(config: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...], stated: Sequence[str]) -> Ask:

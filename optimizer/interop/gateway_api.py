@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from optimizer.interop import vllm
-from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, provenance, slug
+from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, provenance
 from optimizer.interop.routing import by_workload, split_warnings, whole_weights
 from optimizer.interop.yaml_text import yaml_documents
 
@@ -44,8 +44,7 @@ def _service(group: ReplicaGroup) -> dict[str, Any]:
     return {"name": group.name, "port": vllm.PORT}
 
 
-def _route(workload: str, groups: Sequence[ReplicaGroup], backend: Any, *, several: bool) -> dict[str, Any]:
-    name = slug(workload)
+def _route(name: str, groups: Sequence[ReplicaGroup], backend: Any, *, several: bool) -> dict[str, Any]:
     weights = whole_weights([group.requests_per_s for group in groups], _LARGEST_WEIGHT)
     rule: dict[str, Any] = {
         "matches": [{"path": {"type": "PathPrefix", "value": f"/{name}" if several else "/"}}],

@@ -1,10 +1,11 @@
 """Turns the JSON of a plan into the groups of replicas and the training jobs that launch files are written for."""
 
 import hashlib
+import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -292,10 +293,20 @@ def device(purchase: Purchase) -> Accelerator | None:
         return None
 
 
-def slug(text: str) -> str:
-    """Lower-case letters, digits and hyphens, as DNS labels allow, starting with a letter."""
-    words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_NAME_LENGTH].strip("-")
-    return words if words[:1].isalpha() else f"w-{words}".strip("-")
+def slug(text: str, ending: str = "") -> str:
+    """Lower-case letters, digits and hyphens, as DNS labels allow, starting with a letter; the ending is never cut."""
+    words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    words = words if words[:1].isalpha() else f"w-{words}"
+    return words[: _NAME_LENGTH - len(ending)].strip("-") + ending
+
+
+def distinct_slugs(names: Iterable[str]) -> Mapping[str, str]:
+    """A slug for each name; names whose slugs would be the same are numbered."""
+    found: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        endings = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
+        found[name] = next(one for ending in endings if (one := slug(name, ending)) not in found.values())
+    return found
 
 
 def _document(text: str, file: str) -> dict[str, Any]:
@@ -342,10 +353,8 @@ def _groups(document: Mapping[str, Any], purchases: Sequence[Purchase]) -> Itera
         bought = tuple(purchase for purchase in purchases if purchase.key == key)
         if not bought:
             raise ValueError(f"replicas on {'/'.join(str(part) for part in key)}, of which no instance is bought")
-        several = len(keys) > 1
-        name = slug(f"{workload['name']}-{index}" if several else str(workload["name"]))
         yield ReplicaGroup(
-            name=name,
+            name=slug(str(workload["name"]), f"-{index}" if len(keys) > 1 else ""),
             workload=one_line(str(workload["name"])),
             model=_text(workload["model"]),
             purchases=bought,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from optimizer.interop import vllm
-from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, comment, provenance, slug
+from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, comment, provenance
 from optimizer.interop.routing import by_workload, split_warnings, whole_weights
 
 VERSION: Final = "1.28"
@@ -18,8 +18,7 @@ _FIRST_PORT: Final = 8080
 def export(plan: LaunchPlan) -> Exported:
     """One file: an upstream and a port for each workload, each server weighted by the requests that it should get."""
     blocks = [
-        _block(slug(workload), groups, _FIRST_PORT + number)
-        for number, (workload, groups) in enumerate(by_workload(plan).items())
+        _block(name, groups, _FIRST_PORT + number) for number, (name, groups) in enumerate(by_workload(plan).items())
     ]
     warnings = (
         *split_warnings(plan),

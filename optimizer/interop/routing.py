@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from optimizer.interop.launch_plan import LaunchPlan, ReplicaGroup
+from optimizer.interop.launch_plan import LaunchPlan, ReplicaGroup, distinct_slugs
 
 
 def by_workload(plan: LaunchPlan) -> Mapping[str, Sequence[ReplicaGroup]]:
-    """The groups of each workload, in the order of the plan."""
-    names = dict.fromkeys(group.workload for group in plan.groups)
-    return {name: [group for group in plan.groups if group.workload == name] for name in names}
+    """The groups of each workload, by a name for it that is fit for DNS, in the order of the plan."""
+    names = distinct_slugs(group.workload for group in plan.groups)
+    return {slug: [group for group in plan.groups if group.workload == name] for name, slug in names.items()}
 
 
 def whole_weights(rates: Sequence[float], largest: int) -> list[int]:

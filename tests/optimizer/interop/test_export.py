@@ -160,24 +160,6 @@ def test_manifests_are_valid_by_the_schema_of_kubernetes(plan: LaunchPlan) -> No
 
 
 @every_plan
-def test_services_are_valid_by_the_schema_of_skypilot(plan: LaunchPlan) -> None:
-    schemas = pytest.importorskip("sky.utils.schemas", exc_type=ImportError)
-    jsonschema = pytest.importorskip("jsonschema", exc_type=ImportError)
-    for text in files_of(plan, "skypilot").values():
-        document = yaml.safe_load(text)
-        jsonschema.validate(document, schemas.get_task_schema())
-        jsonschema.validate(document["resources"], schemas.get_resources_schema())
-        jsonschema.validate(document["service"], schemas.get_service_schema())
-
-
-@every_plan
-def test_services_are_read_by_dstack(plan: LaunchPlan) -> None:
-    models = pytest.importorskip("dstack._internal.core.models.configurations", exc_type=ImportError)
-    for text in files_of(plan, "dstack").values():
-        models.parse_apply_configuration(yaml.safe_load(text))
-
-
-@every_plan
 def test_upstreams_are_read_by_a_parser_of_nginx(plan: LaunchPlan, tmp_path: Path) -> None:
     crossplane = pytest.importorskip("crossplane", exc_type=ImportError)
     (text,) = files_of(plan, "nginx").values()

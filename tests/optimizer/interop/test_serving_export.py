@@ -1,6 +1,7 @@
 """What exports say of the plan's memory, caches, experts and split of requests, and what they warn of."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from optimizer.interop import sglang, targets, tensorrt_llm, vllm
-from optimizer.interop.launch_plan import LaunchPlan, ReplicaGroup
+from optimizer.interop.launch_plan import LaunchPlan, ReplicaGroup, parse_plan
 from optimizer.interop.routing import whole_weights
 from providers.errors import UsageError
 from tests.conftest import Command
@@ -161,6 +162,34 @@ def test_memory_that_a_measurement_contradicts_is_left_out() -> None:
 )
 def test_weights_are_whole_and_in_proportion(rates: list[float], weights: list[int]) -> None:
     assert whole_weights(rates, 1000) == weights
+
+
+def two_workloads(first: str, second: str) -> LaunchPlan:
+    """Two groups of the first workload and one of the second, on machines of their own."""
+    machines = [{"instance_type": f"machine-{number}"} for number in range(3)]
+    document = make_document(
+        [make_instances(**machine) for machine in machines],
+        [
+            make_replicas(**machine, workload=name)
+            for machine, name in zip(machines, (first, first, second), strict=True)
+        ],
+        name=first,
+    )
+    document["workloads"].append(document["workloads"][0] | {"name": second})
+    return parse_plan(json.dumps(document), "plan.json")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("Chat A", "chat-a"), ("a" * 90, "a" * 80 + "b"), ("é", "è"), ("x-0", "x")]
+)
+def test_names_that_look_alike_stay_apart(first: str, second: str) -> None:
+    plan = two_workloads(first, second)
+    assert len({group.name for group in plan.groups}) == 3
+    assert all(len(group.name) <= 45 for group in plan.groups)
+    assert len({route["metadata"]["name"] for route in documents(plan, "gateway-api", "HTTPRoute")}) == 2
+    (text,) = targets.export(plan, "nginx").files.values()
+    upstreams = re.findall(r"^upstream (\S+) ", text, re.MULTILINE)
+    assert len(set(upstreams)) == 2
 
 
 def documents(plan: LaunchPlan, target: str, kind: str) -> Iterator[dict[str, Any]]:
