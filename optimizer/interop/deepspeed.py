@@ -43,11 +43,10 @@ def arguments(job: TrainingJob) -> list[str]:
 
 def configuration(job: TrainingJob) -> dict[str, Any]:
     """The configuration: batch sizes, dtype, ZeRO stage, what is offloaded."""
-    steps = accumulation(job, job.ranks)
     content: dict[str, Any] = {
+        # The whole batch follows from these and the ranks; said as well, a parser without ranks would refuse it.
         "train_micro_batch_size_per_gpu": job.micro_batch,
-        "gradient_accumulation_steps": steps,
-        "train_batch_size": job.micro_batch * steps * job.ranks,
+        "gradient_accumulation_steps": accumulation(job, job.ranks),
         "bf16": _bf16(job),
         "fp16": {"enabled": job.precision == "fp16"},
         "zero_optimization": _zero(job),

@@ -29,17 +29,10 @@ def flags(path: Path) -> dict[str, Any]:
 
 
 def deepspeed(path: Path) -> dict[str, Any]:
-    """DeepSpeed's configuration for as many ranks as its batch sizes say."""
-    from deepspeed import comm
+    """DeepSpeed's configuration, as one rank reads it."""
     from deepspeed.runtime.config import DeepSpeedConfig
 
-    content = json.loads(path.read_text())
-    ranks = content["train_batch_size"] // (
-        content["train_micro_batch_size_per_gpu"] * content["gradient_accumulation_steps"]
-    )
-    # No process group is made: the ranks that batch sizes are checked against come from the file.
-    comm.get_rank = lambda: 0
-    read = DeepSpeedConfig(str(path), mpu=_Ranks(ranks))
+    read = DeepSpeedConfig(str(path))
     zero = read.zero_config
     return {
         "stage": int(zero.stage),
@@ -53,16 +46,6 @@ def deepspeed(path: Path) -> dict[str, Any]:
         "fp16": read.float16_config.enabled,
         "optimizer": read.optimizer_name,
     }
-
-
-class _Ranks:
-    """What DeepSpeed asks of a model-parallel unit: how many data-parallel ranks there are."""
-
-    def __init__(self, ranks: int) -> None:
-        self.ranks = ranks
-
-    def get_data_parallel_world_size(self) -> int:
-        return self.ranks
 
 
 def axolotl(path: Path) -> dict[str, Any]:

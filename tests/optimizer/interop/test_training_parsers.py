@@ -88,7 +88,8 @@ def test_deepspeed_understands_the_configuration(name: str, read: dict[str, dict
     job = job_of(**PLANS[name])
     found = read[f"{name}.deepspeed.json"]
     assert found["stage"] == job.zero_stage
-    assert found["train_batch_size"] * job.seq_len == job.global_batch_tokens
+    # One rank reads it: the batch is that of one.
+    assert found["train_batch_size"] * job.ranks * job.seq_len == job.global_batch_tokens
     assert found["train_micro_batch_size_per_gpu"] == job.micro_batch
     offload = job.offload or frozenset()
     assert ("cpu" in str(found["offload_optimizer"])) == ("optimizer" in offload and job.zero_stage > 0)
