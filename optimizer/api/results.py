@@ -14,7 +14,7 @@ from optimizer.api.python_words import errors_in_python
 from optimizer.api.sources import path_of
 from providers.errors import UnknownName, UsageError, nearest
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 
 _PLAN_TABLES: Final = ("instances", "replicas", "routing", "jobs", "alternatives", "trade_off", "changes")
 _COMPARE_TABLES: Final = ("ways", "set_apart", "quotes")
@@ -22,7 +22,10 @@ _COMPARE_TABLES: Final = ("ways", "set_apart", "quotes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What was found: `document` is what the command of the same name prints with `-f json`."""
+    """What was found: `document` is what the command of the same name prints with `-f json`, to be read only.
+
+    All other members are copies, to change at will, with money as Decimal where the document has its digits.
+    """
 
     document: Mapping[str, Any]
 
@@ -74,42 +77,42 @@ class PlanResult(Result):
     @property
     def instances(self) -> Sequence[Row]:
         """What to buy: one entry an offer, with how many of it."""
-        return tuple(self.document["instances"])
+        return _entries(self.document, "instances")
 
     @property
     def replicas(self) -> Sequence[Row]:
         """What runs on the instances: one entry a group of equal replicas; none of a training run."""
-        return tuple(self.document["replicas"])
+        return _entries(self.document, "replicas")
 
     @property
     def jobs(self) -> Sequence[Row]:
         """The training runs with their clusters; none of a plan for serving."""
-        return tuple(self.document.get("jobs", ()))
+        return _entries(self.document, "jobs")
 
     @property
     def alternatives(self) -> Sequence[Row]:
         """The best plan of each provider, accelerator, purchase option and precision."""
-        return tuple(self.document["alternatives"])
+        return _entries(self.document, "alternatives")
 
     @property
     def totals(self) -> Row:
         """Money, speed and accelerators of the whole plan; empty where nothing is feasible."""
-        return dict(self.document["totals"] or {})
+        return _entry(self.document["totals"] or {})
 
     @property
     def usd_per_hour(self) -> Decimal | None:
         """Of everything that runs, on average; None where nothing is feasible."""
-        return _money(self.totals.get("usd_per_hour"))
+        return self.totals.get("usd_per_hour")
 
     @property
     def usd_per_month(self) -> Decimal | None:
         """Of a month of 730 hours; None of a training run, and where nothing is feasible."""
-        return _money(self.totals.get("usd_per_month"))
+        return self.totals.get("usd_per_month")
 
     @property
     def usd_total(self) -> Decimal | None:
         """Of the whole training; None of a plan for serving, and where nothing is feasible."""
-        return _money(self.totals.get("usd_total"))
+        return self.totals.get("usd_total")
 
     @property
     def hours(self) -> float | None:
@@ -213,12 +216,12 @@ class SizeResult(Result):
     @property
     def memory(self) -> Row:
         """GiB by what takes them, and what is usable."""
-        return dict(self.document["memory"])
+        return _entry(self.document["memory"])
 
     @property
     def performance(self) -> Row:
         """Speed, each figure with `value`, `low` and `high`; empty where it does not fit."""
-        return dict(self.document["performance"] or {})
+        return _entry(self.document["performance"] or {})
 
     @property
     def requests_per_s(self) -> float | None:
@@ -237,7 +240,7 @@ class SizeResult(Result):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row of all figures, under dotted keys, for `pandas.DataFrame`."""
-        return [dict(_flat(self.document))]
+        return [dict(_flat(_entry(self.document)))]
 
     def __repr__(self) -> str:
         return f"<size: {self._headline()}>"
@@ -248,11 +251,12 @@ class SizeResult(Result):
         return f"{task}{document['model']} on {document['count']} x {document['accelerator']}: {self.verdict}"
 
     def _repr_html_(self) -> str:
-        rows = [(_words(key), value) for key, value in self.memory.items() if not isinstance(value, dict)]
+        rows = [(key, value) for key, value in self.memory.items() if not isinstance(value, dict)]
         for key, value in self.performance.items():
             shown = f"{value['value']} ({value['low']} to {value['high']})" if isinstance(value, dict) else value
-            rows.append((_words(key), shown))
-        return html_table(f"{self._headline()} (estimate)", ("what", "value"), rows) + _notes(self)
+            rows.append((key, shown))
+        known = [(_words(key), value) for key, value in rows if value is not None]
+        return html_table(f"{self._headline()} (estimate)", ("what", "value"), known) + _notes(self)
 
     def _estimate(self, key: str) -> float | None:
         found = self.performance.get(key)
@@ -266,19 +270,19 @@ class CompareResult(Result):
     @property
     def ways(self) -> Sequence[Row]:
         """The ways that can be compared, in the order of the report."""
-        return tuple(self.document["ways"])
+        return _entries(self.document, "ways")
 
     @property
     def set_apart(self) -> Sequence[Row]:
         """The ways that lack something, with why."""
-        return tuple(self.document["set_apart"])
+        return _entries(self.document, "set_apart")
 
     @property
     def cheapest(self) -> Row | None:
         """The way that costs least in a month, or for the job where hours are given; None where there is none."""
         key = "usd_per_month" if self.document["job_hours"] is None else "job_usd"
         priced = [way for way in self.ways if way[key] is not None]
-        return min(priced, key=lambda way: Decimal(way[key]), default=None)
+        return min(priced, key=lambda way: way[key], default=None)
 
     def rows(self, table: str = "ways") -> list[dict[str, Any]]:
         """The entries of one table, flat, for `pandas.DataFrame`: money is Decimal, what is not known None.
@@ -305,10 +309,13 @@ class OffersResult(Result):
     def __len__(self) -> int:
         return len(self.document["offers"])
 
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.offers)
+
     @property
     def offers(self) -> Sequence[Row]:
         """The offers, in the order that was asked for."""
-        return tuple(self.document["offers"])
+        return _entries(self.document, "offers")
 
     def rows(self) -> list[dict[str, Any]]:
         """The offers, flat, for `pandas.DataFrame`: money is Decimal, what is not known None."""
@@ -326,6 +333,10 @@ class OffersResult(Result):
 
 
 _OFFERS_SHOWN: Final = 50
+_WRITTEN: Final = {
+    **{word.lower(): word for word in ("GiB", "GB", "USD", "GPU", "GPUs", "KV", "MFU", "TTFT", "TPOT", "SLO")},
+    "zero": "ZeRO",
+}
 _OFFER_COLUMNS: Final = ("provider", "instance type", "region", "bought", "accelerators", "USD/h", "price of")
 _INSTANCE_COLUMNS: Final = ("count", *_OFFER_COLUMNS[:5], "USD/h each", "price of")
 _REPLICA_KEYS: Final = (
@@ -365,22 +376,33 @@ def _rows(document: Mapping[str, Any], table: str, tables: Sequence[str]) -> lis
     """The entries of a table of the document, each flat. Raises UnknownName."""
     if table not in tables:
         raise UnknownName("table", table, nearest(table, tables), f"known: {', '.join(tables)}")
-    return [dict(_flat(entry)) for entry in document.get(table, ())]
+    return [dict(_flat(entry)) for entry in _entries(document, table)]
 
 
 def _flat(entry: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Leaves by dotted key, amounts of money as Decimal; what is listed below an entry stays a list."""
+    """Leaves by dotted key; what is listed below an entry stays a list."""
     for key, value in entry.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key}.")
-        elif key.endswith("_usd") or "usd_" in key or key == "usd":
-            yield f"{prefix}{key}", _money(value)
         else:
             yield f"{prefix}{key}", value
 
 
-def _money(value: str | None) -> Decimal | None:
-    return None if value is None else Decimal(value)
+def _entries(document: Mapping[str, Any], key: str) -> tuple[Row, ...]:
+    return tuple(map(_entry, document.get(key, ())))
+
+
+def _entry(found: Mapping[str, Any]) -> Row:
+    """A copy, with amounts of money as Decimal."""
+    return {key: _exact(key, value) for key, value in found.items()}
+
+
+def _exact(key: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _entry(value)
+    if isinstance(value, (list, tuple)):
+        return [_exact(key, one) for one in value]
+    return Decimal(value) if isinstance(value, str) and "usd" in key.split("_") else value
 
 
 def _float(value: float | None) -> float | None:
@@ -388,7 +410,8 @@ def _float(value: float | None) -> float | None:
 
 
 def _words(key: str) -> str:
-    return key.replace("_", " ").replace(".", " ")
+    """A key as it is read: `KV cache GiB` of `kv_cache_gib`."""
+    return " ".join(_WRITTEN.get(word, word) for word in key.replace(".", "_").split("_"))
 
 
 def _notes(result: Result) -> str:

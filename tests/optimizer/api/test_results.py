@@ -87,7 +87,9 @@ def test_results_are_tables_in_notebooks() -> None:
     instances = made._repr_html_().partition("</table>")[0]
     assert instances.count("<tr>") == 1 + len(made.instances)
     sized = optimizer.size("8B", gpu="L4")
-    assert "<td>weights gib</td>" in sized._repr_html_()
+    assert "<td>weights GiB</td>" in sized._repr_html_()
+    assert "<td>KV bytes per token</td>" in sized._repr_html_()
+    assert "None" not in cells(results()["training size"])
 
 
 def test_a_table_escapes_what_it_shows() -> None:
@@ -207,6 +209,29 @@ def test_results_are_frozen_and_copies_are_not() -> None:
     assert made.memory["weights_gib"] > 0
     assert json.loads(made.to_json()) == made.document
     assert made == optimizer.size("8B", gpu="L4")
+
+
+def test_what_a_result_gives_is_a_copy_with_exact_money() -> None:
+    found = results()
+    plan, training, compared, listed = (found[name] for name in ("mixed", "training", "compare", "offers"))
+    before = {name: result.to_json() for name, result in found.items()}
+    for entry in (
+        *(*plan.instances, *plan.replicas, *plan.alternatives, plan.totals, *training.jobs, training.totals),
+        *(*compared.ways, *compared.set_apart, compared.cheapest, *list(listed)[:9], *plan.rows("alternatives")),
+    ):
+        for key, value in list(entry.items()):
+            if "usd" in key and not isinstance(value, (dict, list)):
+                assert value is None or isinstance(value, Decimal), key
+            if isinstance(value, (dict, list)):
+                value.clear()
+            entry[key] = "changed"
+    assert {name: result.to_json() for name, result in found.items()} == before
+    assert sum(one["usd_per_hour"] * one["count"] for one in plan.instances) == pytest.approx(plan.usd_per_hour)
+
+
+def test_a_listing_can_be_gone_through() -> None:
+    listed = results()["offers"]
+    assert [one["offer"] for one in listed] == [row["offer"] for row in listed.rows()]
 
 
 def test_an_export_is_what_the_command_writes(costopt: Command, tmp_path: Path) -> None:
