@@ -14,7 +14,7 @@ from optimizer.interop import deepspeed, fsdp, megatron, targets
 from optimizer.interop.launch_plan import parse_plan
 from providers.errors import UsageError
 from tests.optimizer.interop.builders import make_plan
-from tests.optimizer.interop.training_plans import PLANS, job_of, make_training_plan, training_document
+from tests.optimizer.interop.training_plans import ONE_MACHINE, PLANS, job_of, make_training_plan, training_document
 from tests.tools import program
 
 
@@ -272,3 +272,23 @@ def _scripts(target: str, name: str, text: str) -> Iterator[tuple[str, str]]:
         *_, job = yaml.safe_load_all(text)
         command = job["spec"]["template"]["spec"]["containers"][0]["command"]
         yield "bash", command[-1].replace("$$(", "$(")
+
+
+HOSTILE = "evil/$(touch owned)`id`';\"${x}%{y} #: [&a *a] \\ {{}}"
+
+
+@pytest.mark.parametrize("target", ["fsdp", "deepspeed", "megatron", "skypilot", "dstack", "kubernetes"])
+@pytest.mark.parametrize("stack", ["fsdp", "hf", "megatron"])
+def test_a_hostile_model_name_stays_one_word(target: str, stack: str, tmp_path: Path) -> None:
+    plan = make_training_plan(**ONE_MACHINE, model=HOSTILE, stack=stack)
+    files = targets.export(plan, target).files
+    (script,) = (one for name, text in files.items() for _, one in _scripts(target, name, text))
+    script = "\n".join(line for line in script.splitlines() if not line.startswith("pip install"))
+    (tmp_path / "torchrun").write_text('#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n')
+    (tmp_path / "torchrun").chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TRAIN_SCRIPT": "train.py"}
+    ran = subprocess.run(
+        ["bash", "-c", script], env=variables, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert HOSTILE in ran.stdout.splitlines()
+    assert not (tmp_path / "owned").exists()
