@@ -134,6 +134,8 @@ def _table(source: "Opened", view: "MarketView", format_: str, output: str, *, q
 
 def _launch(source: "Opened", asked: "Asked", view: "MarketView", format_: str, output: str) -> int:
     """A file that starts something, a model, or a Melange problem."""
+    from dataclasses import replace
+
     from optimizer.api import choices, market_view
     from optimizer.cli import import_files, import_output
     from optimizer.cli.streams import write_result
@@ -147,6 +149,8 @@ def _launch(source: "Opened", asked: "Asked", view: "MarketView", format_: str, 
         problem = import_melange.answered(str(source.path), offers)
         write_result(import_melange.render(problem, format_), output)
         return ExitCode.DONE if problem.works else ExitCode.INFEASIBLE
+    if found.kind == "model":
+        asked = replace(asked, file=str(source.path))
     answers = import_files.answers(asked, found, offers, uncalibrated=choices.includes(view.include)[1])
     write_result(import_output.render(source.name, answers, asked, format_), output)
     return ExitCode.DONE if any(one.works for one in answers) else ExitCode.INFEASIBLE

@@ -13,6 +13,7 @@ from optimizer.interop.asks import Fault, TrainingAsk
 from optimizer.interop.training_answer import SizedJob
 from optimizer.plans.document import offer_document
 from optimizer.plans.plan import Fleet
+from optimizer.plans.training_cost import START_HOURS
 from optimizer.plans.training_plan import ClusterChoice
 from optimizer.sizing.document import number
 from optimizer.sizing.training.calibration import MEMORY
@@ -196,6 +197,7 @@ def _job(job: SizedJob, usd_per_hour: Decimal | None) -> dict[str, Any]:
         "usable_gib_per_gpu": number(memory.usable_gib),
         "dominant": memory.dominant,
         "tokens": number(job.tokens),
+        "interrupted_share": number(job.interrupted),
         "tokens_per_s": number(job.tokens_per_s),
         "hours": number(job.hours),
         "usd_total": None if usd_per_hour is None else _cents(job.usd_total(usd_per_hour)),
@@ -218,7 +220,9 @@ def _cluster(answer: Answer, choice: ClusterChoice) -> dict[str, Any]:
 
 
 def _per_million(choice: ClusterChoice) -> Decimal:
-    return choice.usd_per_hour * Decimal(repr(choice.estimate.hours / choice.estimate.tokens * 1e6))
+    """Compute alone, interruptions and checkpoints of spot included, the start left out as for the file's own."""
+    stretched = choice.hours / (choice.estimate.hours + START_HOURS)
+    return choice.usd_per_hour * Decimal(repr(choice.estimate.hours * stretched / choice.estimate.tokens * 1e6))
 
 
 def _tokens(answer: Answer) -> float | None:

@@ -9,7 +9,7 @@ from optimizer.interop.asks import Ask, Fault, TrainingAsk, Wish
 from optimizer.interop.serving_answer import layout_faults
 from optimizer.plans.clusters import Desk
 from optimizer.plans.training import best_choice
-from optimizer.plans.training_cost import START_HOURS
+from optimizer.plans.training_cost import START_HOURS, checkpoint_bytes, spot_overhead
 from optimizer.plans.training_plan import ClusterChoice
 from optimizer.sizing.training.calibration import optimizer_name
 from optimizer.sizing.training.layouts import (
@@ -28,8 +28,9 @@ from optimizer.workload.architecture import Architecture
 from optimizer.workload.training import DEFAULT_BATCH_TOKENS, DEFAULT_SEQ_LEN, TrainingRun
 from providers.errors import UnknownName, UsageError
 from providers.instance_types import usual_link
+from providers.interruptions import interruption_rate
 from providers.networks import network_of, usual_domain, usual_network_gbit
-from providers.offers import Offer
+from providers.offers import Offer, PurchaseOption
 
 NOMINAL_TOKENS: Final = 1e9
 """Stands in where a file does not say how long it trains: nothing of it is shown but costs per token."""
@@ -39,11 +40,15 @@ _RANK: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedJob:
-    """A job on its accelerators; `tokens` in all are None where the file does not tell them."""
+    """A job on its accelerators; `tokens` in all are None where the file does not tell them.
+
+    `interrupted` is the share of its hours that interruptions of spot and checkpoints take on top.
+    """
 
     run: TrainingRun
     estimate: TrainingEstimate
     tokens: float | None
+    interrupted: float = 0.0
 
     @property
     def fits(self) -> bool:
@@ -57,7 +62,12 @@ class SizedJob:
     @property
     def hours(self) -> float | None:
         """Of the run, with its start; estimated. None where it does not fit, or its tokens are not known."""
-        return self.estimate.hours + START_HOURS if self.fits and self.tokens is not None else None
+        return self.nominal_hours if self.fits and self.tokens is not None else None
+
+    @property
+    def nominal_hours(self) -> float:
+        """Hours for the tokens that are known, or for NOMINAL_TOKENS."""
+        return (self.estimate.hours + START_HOURS) * (1 + self.interrupted)
 
     def usd_total(self, usd_per_hour: Decimal) -> Decimal | None:
         """Of the run at a price of all machines."""
@@ -67,7 +77,7 @@ class SizedJob:
         """At the rate of the run, restarts included; None where it does not fit."""
         if not self.fits:
             return None
-        return usd_per_hour * Decimal(repr(self.estimate.hours / self.estimate.tokens * 1e6))
+        return usd_per_hour * Decimal(repr(self.estimate.hours * (1 + self.interrupted) / self.estimate.tokens * 1e6))
 
 
 def job_faults(ask: Ask, model: Architecture) -> Iterator[Fault]:
@@ -113,7 +123,7 @@ def sized_job(
         sized = _sized(run, training, model, _cluster(ask, one, ranks, offer))
     except UsageError as error:
         return None, [*faults, Fault(line=_first_line(ask), what=str(error), fix="change the layout or the batch")]
-    job = SizedJob(run=run, estimate=sized, tokens=known)
+    job = SizedJob(run=run, estimate=sized, tokens=known, interrupted=_interrupted(ask, run, model, offer))
     return job, [*faults, *_memory_faults(one, sized), *_assumed(ask, training, sized)]
 
 
@@ -121,7 +131,7 @@ def cheapest_cluster(
     job: SizedJob, model: Architecture, offers: Sequence[Offer], *, works: bool
 ) -> ClusterChoice | None:
     """The cheapest cluster for the same job: as fast as the file's own where that works, with the layout left open."""
-    hours = job.estimate.hours + START_HOURS if works else None
+    hours = job.nominal_hours if works else None
     run = replace(job.run, tp=None, pp=None, zero_stage=None, micro_batch=None, recompute=None, deadline_hours=hours)
     return best_choice(Desk().choices(run, model, offers), "min_cost", None)
 
@@ -159,6 +169,15 @@ def _run(
         stack=training.stack,
     )
     return run, known
+
+
+def _interrupted(ask: Ask, run: TrainingRun, model: Architecture, offer: Offer | None) -> float:
+    """The share of hours that interruptions and checkpoints take on top, as plans count it; 0 unless it is spot."""
+    if offer is None or offer.purchase_option is not PurchaseOption.SPOT:
+        return 0.0
+    rate = interruption_rate(offer.provider, offer.instance_type.name, offer.region)
+    hosts = ask.nodes * offer.instance_type.hosts
+    return spot_overhead(checkpoint_bytes(run, model), hosts, rate.per_hour)[0]
 
 
 def _split(ask: Ask, training: TrainingAsk) -> int:

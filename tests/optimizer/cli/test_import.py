@@ -1,6 +1,8 @@
 """`costopt import`: verdicts, costs, faults with lines, exit codes, and files that are refused."""
 
 import json
+import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +165,13 @@ def test_every_format_has_the_verdict_and_the_cost(costopt: Command, format_: st
     assert outcome.code == 0
     assert "fits" in outcome.out
     assert "None" not in outcome.out
+
+
+def test_a_model_is_read_from_standard_input(costopt: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336}
+    config |= {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256}
+    config |= {"max_position_embeddings": 131072, "torch_dtype": "bfloat16", "model_type": "llama"}
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(json.dumps(config).encode())))
+    outcome = costopt("import", "-", "-f", "json")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["services"][0]["cheaper"]["instances"]

@@ -147,3 +147,14 @@ def test_a_job_that_does_not_fit_has_no_speed(costopt: Command) -> None:
     (option,) = imported(costopt, text, code=3)["options"]
     assert option["training"]["tokens_per_s"] is None
     assert option["training"]["usd_total"] is None
+
+
+def test_spot_takes_longer_by_its_interruptions_and_may_be_moved_to_spot(costopt: Command) -> None:
+    (plain,) = imported(costopt, SFT)["options"]
+    service = imported(costopt, SFT.replace("accelerators: H100:8", "accelerators: H100:8, use_spot: true"))
+    (spot,) = service["options"]
+    assert plain["training"]["interrupted_share"] == 0
+    assert spot["training"]["interrupted_share"] > 0
+    assert spot["training"]["hours"] > plain["training"]["hours"]
+    assert float(spot["usd_per_hour"]) < float(plain["usd_per_hour"])
+    assert service["cheaper_cluster"]["instance"]["purchase_option"] in ("spot", "on_demand")
