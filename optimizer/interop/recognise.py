@@ -29,8 +29,8 @@ from providers.errors import UsageError
 Kind = Literal["launch", "model", "melange", "log"]
 KNOWN: Final = (
     "SkyPilot, dstack, Kubernetes, KServe and Compose YAML, values of vLLM's production stack, commands that serve or "
-    "train, configurations of training software, a model's config.json or folder, Melange JSON, request logs, tables "
-    "of quotes, FOCUS cost exports"
+    "train, settings of serving engines (vLLM, Ray Serve, Triton), configurations of training software, a model's "
+    "config.json or folder, Melange JSON, request logs, tables of quotes, FOCUS cost exports"
 )
 _DOCUMENT_MARK: Final = re.compile(r"^---(?:\s.*)?$")
 _INSTANCES: Final = re.compile(

@@ -40,6 +40,8 @@ def group_warnings(group: ReplicaGroup) -> Iterator[str]:
         yield f"{group.name}: TensorRT-LLM runs on NVIDIA's accelerators only, not on {found.name}: no file"
     if group.instances_per_replica > 1:
         yield f"{group.name}: over several machines it starts under mpirun or Slurm: no file"
+    if not is_possible(group):
+        return
     yield from vllm.checkpoint_warnings(group, converts_fp8=False)
     yield from vllm.placement_warnings(group, "tensorrt-llm")
     if group.tensor_parallel > 1 and group.data_parallel > 1:
