@@ -17,7 +17,10 @@ CostoptError
 import copyreg
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
+
+_MOST_SHOWN: Final = 200
+"""Characters of a value in a message."""
 
 
 class CostoptError(Exception):
@@ -54,7 +57,9 @@ class InvalidValue(UsageError):
         self.what = what
         self.value = value
         self.hint = hint
-        super().__init__(f"{what} {value!r}: {hint}")
+        written = repr(value)
+        shown = written if len(written) <= _MOST_SHOWN else f"{written[:_MOST_SHOWN]}…"
+        super().__init__(f"{what} {shown}: {hint}")
 
 
 class NoUsablePrices(CostoptError):

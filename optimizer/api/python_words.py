@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from numbers import Real
 from os import PathLike, fsdecode
 from typing import Any, Final, Protocol, TypeVar
 
@@ -130,7 +131,8 @@ def whole(low: int, high: int = MOST_WHOLE) -> _Kind:
 
     def convert(name: str, value: Any) -> int:
         try:
-            number = operator.index(value)
+            # Columns of tables hold whole numbers as floats where one is missing.
+            number = int(value) if isinstance(value, float) and value.is_integer() else operator.index(value)
         except TypeError:
             number = None
         if number is None or isinstance(value, bool) or not low <= number <= high:
@@ -147,8 +149,8 @@ def _real(low: float | None = None) -> _Kind:
 
     def convert(name: str, value: Any) -> float:
         try:
-            number = None if isinstance(value, (str, bytes, bool)) else float(value)
-        except (TypeError, ValueError, OverflowError):
+            number = float(value) if isinstance(value, (Real, Decimal)) and not isinstance(value, bool) else None
+        except (ValueError, OverflowError):
             number = None
         if number is None or (low is not None and not number >= low):
             hint = "give a number" if low is None else f"give a number of at least {low:g}"
@@ -171,19 +173,24 @@ def _amount(name: str, value: Any) -> str:
 
 def _duration(name: str, value: Any) -> str:
     """A duration as a flag would have it; a number is one of days."""
+    value = _python_time(value)
     if isinstance(value, timedelta):
         return f"{Decimal(repr(value.total_seconds() / SECONDS_PER_HOUR)).normalize():f}h"
     return _amount(name, value)
 
 
 def _day(name: str, value: Any) -> str:
+    value = _python_time(value)
     if isinstance(value, date):
         return (value.date() if isinstance(value, datetime) else value).isoformat()
-    return _text(name, value)
+    if isinstance(value, str):
+        return str(value)
+    raise InvalidValue(name, value, "give a date, or a text like 2026-08-31")
 
 
 def _deadline(name: str, value: Any) -> str:
     """A duration or a day; a moment is told by the time until then, since its day would end later."""
+    value = _python_time(value)
     if not isinstance(value, datetime):
         return _day(name, value) if isinstance(value, date) else _duration(name, value)
     if value.tzinfo is None:
@@ -192,6 +199,16 @@ def _deadline(name: str, value: Any) -> str:
     if left <= timedelta(0):
         raise InvalidValue(name, str(value), f"lies in the past (now is {now():%Y-%m-%d %H:%M} UTC)")
     return _duration(name, left)
+
+
+def _python_time(value: Any) -> Any:
+    """A moment or duration of numpy's as Python's, and anything else as it is.
+
+    As a number it would be taken for days, whatever its unit.
+    """
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    unit = {"m": "timedelta64[us]", "M": "datetime64[us]"}.get(kind or "")
+    return value if unit is None else value.astype(unit).item()
 
 
 def _file(name: str, value: Any) -> Source:
@@ -207,7 +224,8 @@ def _file(name: str, value: Any) -> Source:
         return Content(name=name, text=_read(name, value))
     if isinstance(value, Sequence) and not isinstance(value, bytes):
         return Content(name=name, text=_csv(name, value))
-    raise InvalidValue(name, value, "give a path, an open file, a mapping, or a list of rows")
+    hint = "give a path, an open file, a mapping, or a list of rows"
+    raise InvalidValue(name, value, f"{hint}, like frame.to_dict('records')" if hasattr(value, "to_dict") else hint)
 
 
 def _workloads(name: str, value: Any) -> Source | tuple[InferenceWorkload, ...]:
@@ -255,15 +273,19 @@ def _read(name: str, file: Readable) -> str:
 
 
 def _csv(name: str, rows: Sequence[Any]) -> str:
-    """A line for each row, under the keys of all."""
+    """A line for each row, under the keys of all; what is missing, also where pandas says so by NaN, is empty."""
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         raise InvalidValue(name, rows[:1] or rows, "give a list of rows, each a mapping of column to value")
     columns = list(dict.fromkeys(str(key) for row in rows for key in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({str(key): value for key, value in row.items()} for row in rows)
+    writer.writerows({str(key): _cell(value) for key, value in row.items()} for row in rows)
     return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    return "" if isinstance(value, (float, datetime)) and value != value else value
 
 
 _KINDS: Final[Mapping[str, _Kind]] = {

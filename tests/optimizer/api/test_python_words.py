@@ -46,7 +46,13 @@ def test_tokens_may_be_any_number(tokens: Any) -> None:
 @pytest.mark.parametrize(
     ("deadline", "hours"),
     [
-        *(("2d", 48), (timedelta(days=2), 48), (timedelta(hours=36, minutes=30), 36.5), (2, 48)),
+        *(
+            ("2d", 48),
+            (timedelta(days=2), 48),
+            (timedelta(hours=36, minutes=30), 36.5),
+            (2, 48),
+            (np.timedelta64(48, "h"), 48),
+        ),
         *((date(2026, 12, 2), 60), (datetime(2026, 12, 2, 18, tzinfo=UTC), 54)),
         (datetime(2026, 12, 2, 18, tzinfo=timezone(timedelta(hours=6))), 48),
     ],
@@ -84,7 +90,9 @@ def test_a_path_may_start_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         optimizer.size("~nobody-at-all/model.json", gpu="L4")
 
 
-@pytest.mark.parametrize("day", ["2026-08-31", date(2026, 8, 31), datetime(2026, 8, 31, 9, tzinfo=UTC)])
+@pytest.mark.parametrize(
+    "day", ["2026-08-31", date(2026, 8, 31), datetime(2026, 8, 31, 9, tzinfo=UTC), np.datetime64("2026-08-31", "ns")]
+)
 def test_the_day_of_prices_may_be_a_date(day: Any) -> None:
     made = optimizer.plan("8B", rate=1, provider="aws", as_of=day)
     assert made.document["prices"]["as_of_newest"] <= "2026-08-31"
@@ -103,8 +111,8 @@ def test_a_purchase_option_may_be_the_type() -> None:
     assert {one["purchase_option"] for one in made.instances} == {"spot"}
 
 
-@pytest.mark.parametrize("count", [4, np.int64(4), np.uint8(4)])
-def test_whole_numbers_may_be_of_any_integer_type(count: Any) -> None:
+@pytest.mark.parametrize("count", [4, np.int64(4), np.uint8(4), 4.0, np.float64(4)])
+def test_whole_numbers_may_be_of_any_type(count: Any) -> None:
     assert optimizer.size("70B", gpu="H100", count=count).document["count"] == 4
 
 
@@ -145,6 +153,9 @@ def test_quotes_costs_quotas_and_holdings_may_be_content() -> None:
     costs = {"storage_gb": 100, "sellers": {"default": {"storage_usd_per_gb_month": Decimal("0.08")}}}
     found = optimizer.compare(gpu="H100-SXM5-80GB", count=8, quotes=[quote], costs=costs, provider="lambda")
     assert "Acme" in {quote["vendor"] for quote in found.document["quotes"]}
+    missing = [quote | {"term_months": term} for term in (12, float("nan"), None)]
+    found = optimizer.compare(gpu="H100-SXM5-80GB", count=8, quotes=missing, provider="lambda")
+    assert [quote["term_months"] for quote in found.document["quotes"]] == [12, None, None]
     limited = optimizer.plan("8B", rate=12, gpu="L4", quota={"quotas": [{"accelerator": "L4", "maximum": np.int64(1)}]})
     assert limited.document["shortfalls"][0]["limit"] == "quota of L4"
     runs = {"running": [{"provider": "aws", "instance_type": "g6.xlarge", "region": "us-east-1", "count": 1}]}
@@ -178,6 +189,10 @@ def test_quotes_costs_quotas_and_holdings_may_be_content() -> None:
         ({"rate": 1, "provider": [3]}, "provider 3: give a text"),
         ({"rate": 1, "provider": []}, "provider []: nothing can pass an empty list; None is for no such limit"),
         ({"rate": 1, "gpu": b"L4"}, "gpu b'L4': give a text, or a list of texts"),
+        ({"rate": np.array([1.0])}, "rate array([1.]): give a number"),
+        ({"rate": 1, "max_gpus": float("nan")}, "max_gpus nan: give a whole number of at least 1"),
+        ({"rate": 1, "as_of": 7}, "as_of 7: give a date, or a text like 2026-08-31"),
+        ({"rate": 1, "quota": set(range(999))}, "…: give a path, an open file, a mapping, or a list of rows"),
         ({"rate": 1, "engine": 3}, "engine 3: give a text"),
         ({"rate": 1, "tokens": "1B"}, "tokens is for training; add task train, finetune, lora or qlora"),
         ({"task": "lora"}, "task lora needs tokens: how many tokens to train on, like tokens=1B"),
