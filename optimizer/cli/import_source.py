@@ -27,7 +27,9 @@ _HEAD_BYTES: Final = 100_000
 _PIPE_WAIT_S: Final = 10.0
 _GZIP: Final = b"\x1f\x8b"
 _PARQUET: Final = b"PAR1"
-_MARKS: Final = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_MARKS: Final = (b"\xff\xfe", b"\xfe\xff")
+"""What UTF-16 begins with."""
+
 _FOCUS: Final = frozenset({"billedcost", "chargeperiodstart"})
 
 
@@ -56,8 +58,8 @@ class Opened:
 @contextmanager
 def opened(file: str) -> Iterator[Opened]:
     """What `file` names: `-` is standard input. Raises UsageError for what is missing, or no regular file."""
-    with _regular(file) as path:
-        name = "standard input" if file == "-" else file
+    name = "standard input" if file == "-" else file
+    with _regular(file) as given, _in_utf_8(given, name) as path:
         yield Opened(path=path, name=name, kind=_kind(path, name))
 
 
@@ -106,6 +108,31 @@ def _kept(stream: IO[bytes], name: str) -> Iterator[Path]:
         yield Path(copy.name)
 
 
+@contextmanager
+def _in_utf_8(path: Path, name: str) -> Iterator[Path]:
+    """The file, or a copy in UTF-8 of one that begins like UTF-16. Raises UsageError where it is no such text."""
+    if path.is_dir() or not _raw_start(path, name).startswith(_MARKS):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="costopt-", mode="w", encoding="utf-8", newline="") as copy:
+        try:
+            with path.open(encoding="utf-16", newline="") as text:
+                while part := text.read(1 << 20):
+                    copy.write(part)
+        except (UnicodeError, OSError):
+            raise UsageError(f"file {name!r} begins like UTF-16 and is none: save it as UTF-8") from None
+        copy.flush()
+        yield Path(copy.name)
+
+
+def _raw_start(path: Path, name: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(2)
+    except OSError as error:
+        raise UsageError(f"file {name!r} cannot be read: {error.strerror or error}") from None
+
+
 def _kind(path: Path, name: str) -> Kind:
     """By its first line, or by its first bytes."""
     if path.is_dir():
@@ -113,7 +140,7 @@ def _kind(path: Path, name: str) -> Kind:
     start = _start(path, name)
     if start.startswith(_PARQUET):
         return "cost_export"
-    head = start.decode(_encoding(start), "replace").removeprefix("\ufeff").lstrip()
+    head = start.decode("utf-8-sig", "replace").lstrip()
     first = head.replace("\r\n", "\n").replace("\r", "\n").partition("\n")[0]
     if "\0" in head:
         return "text"
@@ -142,13 +169,8 @@ def _unpacked(path: Path, name: str, most: int) -> bytes:
         raise UsageError(f"file {name!r} cannot be read: {error.strerror or error}") from None
 
 
-def _encoding(content: bytes) -> str:
-    return next((encoding for mark, encoding in _MARKS if content.startswith(mark)), "utf-8-sig")
-
-
 def _decoded(content: bytes, name: str) -> str:
-    encoding = _encoding(content)
     try:
-        return content.decode(encoding)
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"file {name!r} is neither UTF-8 nor UTF-16 text: save it as UTF-8") from None

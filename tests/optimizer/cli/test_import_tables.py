@@ -172,9 +172,14 @@ def test_standard_input_is_read_as_a_file(costopt: Command, monkeypatch: pytest.
     assert imported(costopt, "-")["trace"]["requests"] == 120
 
 
-def test_an_export_of_utf_16_text_is_read(costopt: Command) -> None:
-    Path("quotes.csv").write_bytes("vendor\tgpu\tusd_gpu_h\nA\tH100 SXM5 80GB\t2.49\n".encode("utf-16"))
-    assert imported(costopt, "quotes.csv")["quotes"][0]["comparable"]
+@pytest.mark.parametrize("text", [LOG, "vendor\tgpu\tusd_gpu_h\nA\tH100 SXM5 80GB\t2.49\n", f"{HEADER}\n{row()}\n"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_encodings_and_line_ends_make_no_difference(costopt: Command, text: str, encoding: str, line_end: str) -> None:
+    Path("file").write_bytes(text.replace("\n", line_end).encode(encoding))
+    Path("plain").write_text(text)
+    found, plain = imported(costopt, "file"), imported(costopt, "plain")
+    assert {**found, "file": ""} == {**plain, "file": ""}
 
 
 DATA = Path(__file__).parents[2] / "data"
