@@ -33,11 +33,6 @@ SHARDED: Final = {
 }
 """Those that take FSDP 2's tensors: bitsandbytes' do not (its issue 1633, and axolotl's validation), torchao's do."""
 
-RESUME_LINES: Final = (
-    'newest="$(find "$OUTPUT_DIR" -maxdepth 1 -name "checkpoint-*" 2>/dev/null | sort -V | tail -n1 || true)"',
-)
-RESUME_FLAG: Final = '${newest:+--resume_from_checkpoint "$newest"}'
-
 
 def arguments(job: TrainingJob, names: Mapping[str, str] = OPTIMIZERS) -> list[str]:
     """Model, batch, length, arithmetic, optimizer (by one of the tables of names) and adapters."""
@@ -71,15 +66,20 @@ def lora_alpha(job: TrainingJob) -> int:
 
 
 def resume_lines(job: TrainingJob) -> list[str]:
-    """Lines before the command: the folder of the checkpoints, and the newest of them where it was interrupted."""
+    """Lines before the command: the folder of the checkpoints, and the newest one where a run may be interrupted."""
     lines = [f'OUTPUT_DIR="${{OUTPUT_DIR:-./{job.name}}}"']
-    return [*lines, *RESUME_LINES] if job.checkpoint_steps is not None else lines
+    if job.checkpoint_steps is not None:
+        folders = 'find "$OUTPUT_DIR" -maxdepth 1 -name "checkpoint-*" 2>/dev/null'
+        lines.append(f'newest="$({folders} | sort -V | tail -n1 || true)"')
+    return lines
 
 
 def resume_tail(job: TrainingJob) -> list[str]:
     """What goes behind the flags, for the shell to expand."""
     words = ['--output_dir "$OUTPUT_DIR"']
-    return [*words, RESUME_FLAG] if job.checkpoint_steps is not None else words
+    if job.checkpoint_steps is not None:
+        words.append('${newest:+--resume_from_checkpoint "$newest"}')
+    return words
 
 
 def warnings(job: TrainingJob, names: Mapping[str, str] = OPTIMIZERS) -> Iterator[str]:
