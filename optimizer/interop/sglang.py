@@ -34,7 +34,7 @@ def arguments(group: ReplicaGroup) -> list[str]:
     words = ["sglang", "serve", "--model-path", group.model]
     if group.precision in _DTYPES:
         words += ["--dtype", _DTYPES[group.precision]]
-    elif group.precision.startswith("fp8") and vllm.native_dtype(group.model) not in ("fp8", "fp8_block"):
+    elif vllm.is_converted(group):
         words += ["--quantization", "fp8"]
     words += ["--tp-size", str(group.tensor_parallel * group.data_parallel), "--pp-size", str(group.pipeline_parallel)]
     if group.data_parallel > 1:

@@ -76,7 +76,7 @@ def options(group: ReplicaGroup) -> dict[str, Any]:
 def _script(head: list[str], group: ReplicaGroup) -> str:
     started = vllm.command(arguments(group))
     with_options = f'--extra_llm_api_options "$(dirname "$0")/tensorrt-llm-{group.name}.yaml"'
-    lines = ["#!/usr/bin/env bash", comment([*head, vllm.places(group)]) + "set -euo pipefail", ""]
+    lines = ["#!/usr/bin/env bash", comment([*head, vllm.places(group, converts_fp8=False)]) + "set -euo pipefail", ""]
     if group.per_instance == 1:
         lines.append(f"exec {started} \\\n  {with_options} --port {vllm.PORT}")
     else:

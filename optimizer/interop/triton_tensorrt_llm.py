@@ -24,7 +24,7 @@ def export(plan: LaunchPlan) -> Exported:
             continue
         head = [
             *provenance(plan, group.purchases),
-            f"For Triton {RELEASE} with the TensorRT-LLM backend. {vllm.places(group)}",
+            f"For Triton {RELEASE} with the TensorRT-LLM backend. {vllm.places(group, converts_fp8=False)}",
             f"Copy all_models/llmapi of TensorRT-LLM's triton_backend and put this in place of its {MODEL}.",
         ]
         files[f"triton-tensorrt-llm-{group.name}/{MODEL}"] = yaml_documents([_model(group)], head)

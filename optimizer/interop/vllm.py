@@ -107,23 +107,31 @@ FLAGS: Final = frozenset(
 
 def checkpoint_warnings(group: ReplicaGroup, *, converts_fp8: bool = True) -> Iterator[str]:
     """What a flag cannot express: formats that need a checkpoint of their own, FP8 too without `converts_fp8`."""
-    precision, native = group.precision, native_dtype(group.model)
-    if native is None:
+    if native_dtype(group.model) is None:
         yield f"{group.name}: {group.model} is not in the table of models: check that the engine loads it by that name"
-    if precision in _DTYPES or precision == native:
-        return
-    if precision.startswith("fp8") and native in ("fp8", "fp8_block"):
-        return
-    if precision.startswith("fp8") and converts_fp8:
+    if needs_checkpoint(group, converts_fp8=converts_fp8):
+        yield (
+            f"{group.name}: the plan counts on {group.precision} weights, and no flag makes them of {group.model}: put "
+            "the name of a checkpoint in that format (FP8, AWQ, GPTQ, …) in its place, and evaluate it"
+        )
+    elif is_converted(group):
         yield (
             f"{group.name}: --quantization fp8 converts the 16-bit checkpoint while loading; a checkpoint in FP8 loads "
             "faster and keeps its calibration"
         )
-        return
-    yield (
-        f"{group.name}: the plan counts on {precision} weights, and no flag makes them of {group.model}: put the name "
-        f"of a checkpoint in that format (FP8, AWQ, GPTQ, compressed-tensors, …) in its place, and evaluate it"
-    )
+
+
+def needs_checkpoint(group: ReplicaGroup, *, converts_fp8: bool = True) -> bool:
+    """Whether the plan's precision is a format that the model's own checkpoint does not have and no flag makes."""
+    if group.precision in _DTYPES or group.precision == native_dtype(group.model):
+        return False
+    is_fp8 = group.precision.startswith("fp8")
+    return not (is_fp8 and (converts_fp8 or not is_converted(group)))
+
+
+def is_converted(group: ReplicaGroup) -> bool:
+    """Whether FP8 weights are made of a checkpoint in another format."""
+    return group.precision.startswith("fp8") and native_dtype(group.model) not in ("fp8", "fp8_block")
 
 
 def device_warnings(group: ReplicaGroup) -> Iterator[str]:
@@ -175,11 +183,16 @@ def placement_warnings(group: ReplicaGroup, engine: str = "vllm") -> Iterator[st
         )
 
 
-def places(group: ReplicaGroup) -> str:
-    """How many of it run where, as a sentence."""
+def places(group: ReplicaGroup, *, converts_fp8: bool = True) -> str:
+    """How many of it run where, and what must be put in first, as sentences."""
+    first = ""
+    if needs_checkpoint(group, converts_fp8=converts_fp8):
+        first = f" First put a checkpoint in {group.precision} in place of the model: the plan counts on that."
     if group.instances_per_replica > 1:
-        return f"Start it on every instance: each replica ({group.replicas}) spans {group.instances_per_replica}."
-    return f"Start it on every instance ({group.instances}); replicas on each: {group.per_instance}."
+        return (
+            f"Start it on every instance: each replica ({group.replicas}) spans {group.instances_per_replica}.{first}"
+        )
+    return f"Start it on every instance ({group.instances}); replicas on each: {group.per_instance}.{first}"
 
 
 def native_dtype(model: str) -> str | None:
@@ -200,7 +213,4 @@ def _has_experts(model: str) -> bool:
 def _precision(group: ReplicaGroup) -> list[str]:
     if group.precision in _DTYPES:
         return ["--dtype", _DTYPES[group.precision]]
-    native = native_dtype(group.model)
-    if group.precision.startswith("fp8") and native not in ("fp8", "fp8_block"):
-        return ["--quantization", "fp8"]
-    return []
+    return ["--quantization", "fp8"] if is_converted(group) else []

@@ -111,6 +111,25 @@ def test_a_cache_of_prefixes_that_the_plan_counted_on_is_turned_on() -> None:
     assert "--enable-prefix-caching" not in vllm.arguments(group_of())
 
 
+@pytest.mark.parametrize(
+    ("target", "precision", "needed"),
+    [
+        ("vllm", "int4", True),
+        ("vllm", "fp8", False),
+        ("vllm", "bf16", False),
+        ("sglang", "int4", True),
+        ("triton", "int8", True),
+        ("tensorrt-llm", "fp8", True),
+        ("tensorrt-llm", "bf16", False),
+        ("triton-tensorrt-llm", "fp8", True),
+    ],
+)
+def test_a_file_that_wants_another_checkpoint_says_so_itself(target: str, precision: str, needed: bool) -> None:
+    texts = targets.export(make_plan(None, [make_replicas(precision=precision)]), target).files.values()
+    assert any(f"put a checkpoint in {precision} in place" in text for text in texts) == needed
+    assert ("checkpoint in that format" in warnings_of(target, precision=precision)) == needed
+
+
 @pytest.mark.parametrize("target", ["tensorrt-llm", "triton-tensorrt-llm"])
 def test_no_file_for_accelerators_that_tensorrt_llm_does_not_run_on(target: str) -> None:
     amd = {"instance_type": "8x_MI300X", "accelerator": "MI300X"}
