@@ -45,11 +45,18 @@ _EVIDENCE: Final = frozenset(
     {
         *("per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size_per_gpu", "per_device_batch"),
         *("per_device_batch_size", "per_gpu_train_batch_size", "gradient_accumulation_steps", "lora_r", "lora_rank"),
-        *("adapter", "finetuning_type", "train_type", "num_train_epochs", "num_epochs", "train_iters", "max_steps"),
-        *("train_samples", "zero_optimization.stage", "sequence_len", "use_peft", "qlora", "tuner_type"),
+        *("finetuning_type", "train_iters", "train_samples", "zero_optimization.stage", "num_train_epochs", "use_peft"),
     }
 )
 """Settings that only a training job has."""
+
+_SIGNS: Final = frozenset(
+    {
+        *("adapter", "train_type", "tuner_type", "num_epochs", "max_steps", "sequence_len", "qlora", "load_in_4bit"),
+        *("method", "training_method", *MODELS),
+    }
+)
+"""Settings that others have too: two of them together are a training job's."""
 
 _TASKS: Final[Mapping[str, str]] = {
     "full": "finetune",
@@ -206,9 +213,12 @@ def settings_of(content: Mapping[str, Any], lines: Mapping[tuple[str | int, ...]
 
 
 def is_training(settings: Settings) -> bool:
-    """Whether something is set that only training has."""
-    method = (settings.text("method", "training_method") or "").lower().replace("-", "_")
-    return bool(_EVIDENCE & settings.values.keys()) or method in _TASKS
+    """Whether something is set that only training has, or two things that it has among others."""
+    names = settings.values.keys()
+    if _EVIDENCE & names:
+        return True
+    signs = _SIGNS & names
+    return len(signs) > 1 and not signs <= {*MODELS}
 
 
 def training_of(settings: Settings, *, stack: str | None = None) -> TrainingAsk:

@@ -153,3 +153,19 @@ def test_a_configuration_behind_axolotls_module_is_named_whatever_launches_it() 
 )
 def test_what_is_installed_is_not_started(command: str) -> None:
     assert not list(launched(command))
+
+
+@pytest.mark.parametrize(
+    ("content", "trains"),
+    [
+        ({"method": "qlora", "model": "a/b"}, True),
+        ({"base_model": "a/b", "adapter": "lora"}, True),
+        ({"lora_r": 8}, True),
+        ({"adapter": "postgresql", "database": "x"}, False),
+        ({"max_steps": 5, "agent": "x"}, False),
+        ({"model": "a/b", "model_id": "c"}, False),
+        ({"method": "GET"}, False),
+    ],
+)
+def test_settings_that_others_have_too_are_no_training_alone(content: dict[str, Any], trains: bool) -> None:
+    assert is_training(settings_of(content, {})) == trains
