@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from optimizer.interop import training_stack, vllm
+from optimizer.interop import tpu_slices, training_stack, vllm
 from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, mapping, texts, whole, wish
 from optimizer.interop.command_lines import served, servers
 from optimizer.interop.launch_plan import (
@@ -245,7 +245,8 @@ def _wishes(gpu: Any, line: int | None) -> Iterator[Wish | Fault]:
             return
         names = [one.name for one in catalogue().values() if one.vendor in _USUAL and memory_fits(one, *bounds)]
     for name in names:
-        asked = wish(name, least, line)
+        of_slice = tpu_slices.chips(name)
+        asked = wish(name, least, line) if of_slice is None else wish(*of_slice, line)
         if isinstance(asked, Wish) and bounds is not None:
             fitting = tuple(one for one in asked.variants if memory_fits(one, *bounds))
             if not fitting:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from optimizer.interop import training_stack, vllm
+from optimizer.interop import tpu_slices, training_stack, vllm
 from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, mapping, texts, whole, wish
 from optimizer.interop.command_lines import Server, filled, served, servers
 from optimizer.interop.launch_plan import (
@@ -312,6 +312,11 @@ def _asked(text: str, line: int | None, machine: Mapping[str, Any]) -> Iterator[
     memory = _MEMORY.fullmatch(text.replace(" ", ""))
     if memory is None:
         name, _, count = text.partition(":")
+        of_slice = tpu_slices.chips(name)
+        if of_slice is not None:
+            found = wish(of_slice[0], of_slice[1] * (whole(count or 1) or 1), line)
+            yield replace(found, named=name.strip()) if isinstance(found, Wish) else found
+            return
         yield _wish(name.strip(), count.strip() or 1, line, machine)
         return
     vendor = (memory["vendor"] or "nvidia").lower()

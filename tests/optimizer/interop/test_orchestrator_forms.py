@@ -345,3 +345,21 @@ def test_a_configuration_of_axolotl_for_qlora_with_fsdp() -> None:
     assert (training.task, training.lora_rank, training.seq_len, training.epochs) == ("qlora", 32, 4096, 3)
     assert (training.zero_stage, training.offload, training.recompute) == (3, {"params", "optimizer"}, "full")
     assert ask.lines["lora_rank"] == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "accelerator", "chips"),
+    [
+        ("tpu-v6e-8", "TPU v6e (Trillium)", 8),
+        ("tpu-v5litepod-16", "TPU v5e", 16),
+        ("tpu-v5p-8", "TPU v5p", 4),
+        ("tpu-v4-8", "TPU v4", 4),
+    ],
+)
+def test_slices_of_tpu_pods_have_chips(name: str, accelerator: str, chips: int) -> None:
+    for text in (
+        f"resources: {{accelerators: {name}}}\nrun: vllm serve m\n",
+        f"type: task\nresources: {{gpu: {name.removeprefix('tpu-')}}}\ncommands: [vllm serve m]\n",
+    ):
+        (wish,) = only(text).wishes
+        assert (wish.accelerator.name, wish.count) == (accelerator, chips)
