@@ -1,6 +1,6 @@
 """Turns the plan's split of requests into weighted routes of the Kubernetes Gateway API."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from optimizer.interop import vllm
@@ -11,7 +11,13 @@ from optimizer.interop.yaml_text import yaml_documents
 API_VERSION: Final = "gateway.networking.k8s.io/v1"
 """Gateway API 1.4, the standard channel (gateway-api.sigs.k8s.io, 2026-11-30)."""
 
+Backend = Callable[[ReplicaGroup], dict[str, Any]]
+"""What a route leads to for a group of replicas."""
+
 GATEWAY: Final = "inference-gateway"
+_MOST_BACKENDS: Final = 16
+"""Of one rule, by the schema of HTTPRoute."""
+
 _LARGEST_WEIGHT: Final = 10_000
 _LONGEST_REQUEST: Final = "1h"
 
@@ -24,7 +30,7 @@ def export(plan: LaunchPlan) -> Exported:
     return Exported(files={"gateway-routes.yaml": yaml_documents(documents, head)}, warnings=warnings)
 
 
-def routes(plan: LaunchPlan, backend: Any) -> list[Mapping[str, Any]]:
+def routes(plan: LaunchPlan, backend: Backend) -> list[Mapping[str, Any]]:
     """The routes, each to what `backend` gives for the workload's groups; several workloads have a path each."""
     groups = by_workload(plan)
     return [_route(name, found, backend, several=len(groups) > 1) for name, found in groups.items()]
@@ -35,6 +41,9 @@ def route_warnings(plan: LaunchPlan) -> Iterator[str]:
     yield f"the routes hang on a Gateway {GATEWAY!r} in their namespace: put the name of yours in its place"
     if len(by_workload(plan)) > 1:
         yield "each workload has a path of its own (/NAME/v1/…), which the route takes off again (filter URLRewrite)"
+    for name, groups in by_workload(plan).items():
+        if len(groups) > _MOST_BACKENDS:
+            yield f"{name}: a route takes {_MOST_BACKENDS} backends, and the plan has {len(groups)}: join some by hand"
     places = {(group.purchase.provider, group.purchase.region) for group in plan.groups}
     if len(places) > 1:
         yield "the plan runs in several places: a Gateway reaches Services of its own cluster, or of joined clusters"
@@ -44,7 +53,7 @@ def _service(group: ReplicaGroup) -> dict[str, Any]:
     return {"name": group.name, "port": vllm.PORT}
 
 
-def _route(name: str, groups: Sequence[ReplicaGroup], backend: Any, *, several: bool) -> dict[str, Any]:
+def _route(name: str, groups: Sequence[ReplicaGroup], backend: Backend, *, several: bool) -> dict[str, Any]:
     weights = whole_weights([group.requests_per_s for group in groups], _LARGEST_WEIGHT)
     rule: dict[str, Any] = {
         "matches": [{"path": {"type": "PathPrefix", "value": f"/{name}" if several else "/"}}],

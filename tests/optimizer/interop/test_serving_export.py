@@ -263,3 +263,9 @@ def test_a_folder_of_triton_is_imported_with_its_accelerators(costopt: Command) 
     assert found.code in (0, 3), found.err
     assert "H100-SXM5-80GB" in found.out
     assert '"tensor_parallel": 8' in found.out
+
+
+def test_more_backends_than_a_route_takes_are_a_warning() -> None:
+    machines = [{"instance_type": f"machine-{number}"} for number in range(17)]
+    plan = make_plan([make_instances(**one) for one in machines], [make_replicas(**one) for one in machines])
+    assert any("16 backends" in warning for warning in targets.export(plan, "gateway-api").warnings)
