@@ -174,12 +174,20 @@ def resources(purchase: Purchase) -> dict[str, Any]:
     """The machine as SkyPilot's `resources` names it."""
     place = purchase.provider + "".join(f"/{part}" for part in (purchase.region, purchase.zone_name) if part)
     found: dict[str, Any] = {"infra": place}
-    if purchase.provider not in _OWN_INSTANCE_NAMES:
-        found["instance_type"] = purchase.machine_type
-    found["accelerators"] = {accelerator_name(purchase): max(1, round(purchase.accelerators))}
+    if _is_slice(purchase):
+        found["accelerators"] = {f"tpu-{purchase.instance_type}": 1}
+    else:
+        if purchase.provider not in _OWN_INSTANCE_NAMES:
+            found["instance_type"] = purchase.machine_type
+        found["accelerators"] = {accelerator_name(purchase): max(1, round(purchase.accelerators))}
     if purchase.purchase_option == "spot":
         found["use_spot"] = True
     return found
+
+
+def _is_slice(purchase: Purchase) -> bool:
+    """Whether it is a slice of a TPU pod, which SkyPilot names as an accelerator."""
+    return purchase.provider == "gcp" and tpu_slices.chips(purchase.instance_type) is not None
 
 
 def accelerator_name(purchase: Purchase) -> str:
@@ -199,7 +207,7 @@ def _warnings(group: ReplicaGroup) -> Iterator[str]:
 
 def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
     """What SkyPilot's way of asking for machines cannot say."""
-    if purchase.accelerator not in NAMES:
+    if purchase.accelerator not in NAMES and not _is_slice(purchase):
         yield f"{name}: SkyPilot's name for {purchase.accelerator} is not known here: `sky gpus list` has it"
     if purchase.zone != purchase.zone_name:
         yield (

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from optimizer.interop import tpu_slices
 from optimizer.interop.asks import Ask, whole
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, comment, provenance, slug
 
@@ -17,9 +18,6 @@ PROVIDER_VERSIONS: Final = {
 """Registry sources and major versions (registry.terraform.io, read 2026-11-30)."""
 
 _LOCAL_NAMES: Final = {"aws": "aws", "gcp": "google", "azure": "azurerm"}
-_SLICE: Final = re.compile(r"v\d\w*-\d+")
-"""Google's slices of TPU pods, which are no machines of Compute Engine."""
-
 _DISK_GB: Final = 500
 
 
@@ -80,7 +78,8 @@ def _warnings(purchases: Sequence[Purchase]) -> Iterator[str]:
 
 
 def _is_slice(bought: Purchase) -> bool:
-    return bought.provider == "gcp" and _SLICE.fullmatch(bought.instance_type) is not None
+    """Google's slices of TPU pods are no machines of Compute Engine."""
+    return bought.provider == "gcp" and tpu_slices.chips(bought.instance_type) is not None
 
 
 def _label(index: int, bought: Purchase) -> str:

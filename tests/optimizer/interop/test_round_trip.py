@@ -205,3 +205,13 @@ def test_an_id_of_a_zone_is_not_taken_for_its_name() -> None:
     (machines,) = targets.export(plan, "terraform").files.values()
     assert "availability_zone" not in machines
     assert 'description = "Subnet in use1-az4."' in machines
+
+
+def test_a_slice_of_a_tpu_pod_comes_back_from_skypilot() -> None:
+    tpu = {"provider": "gcp", "instance_type": "v5litepod-16", "region": "us-central1", "accelerator": "TPU v5e"}
+    plan = training_plans.make_training_plan(**tpu, accelerator_count=16, count=1, stack="xla")
+    (text,) = targets.export(plan, "skypilot").files.values()
+    assert "tpu-v5litepod-16: 1" in text
+    (ask,) = recognise(text, "file").asks
+    assert [(wish.accelerator.name, wish.count) for wish in ask.wishes] == [("TPU v5e", 16)]
+    assert (ask.provider, ask.instance_type) == ("gcp", None)
