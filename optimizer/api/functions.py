@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 from os import PathLike
 
-from optimizer.api import values
+from optimizer.api import market_view, serving_plan, serving_size, training_plan, training_size, values
 from optimizer.api.comparison import CompareArguments, comparison_of, needed
 from optimizer.api.listing import OffersArguments, listing_document, listing_of
 from optimizer.api.plan_arguments import PlanArguments
@@ -38,6 +38,9 @@ from optimizer.api.python_words import (
 )
 from optimizer.api.results import CompareResult, OffersResult, PlanResult, SizeResult
 from optimizer.api.size_arguments import SizeArguments
+from optimizer.plans import planner
+from optimizer.report.comparison_document import comparison_document
+from optimizer.sizing.training.document import training_size_document
 from optimizer.workload.workload import DEFAULT_SHAPE, DEFAULT_SLO, DEFAULT_UTILIZATION, InferenceWorkload
 
 
@@ -165,13 +168,8 @@ def size(
     with errors_in_python():
         wanted = arguments_of(SizeArguments, given, ONE_OF_SIZE)
         if wanted.checked_task(given_names(wanted)) == "infer":
-            from optimizer.api.serving_size import size_of
-
-            return SizeResult(document=size_of(wanted).document)
-        from optimizer.api.training_size import size_of as size_of_run
-        from optimizer.sizing.training.document import training_size_document
-
-        return SizeResult(document=training_size_document(*size_of_run(wanted)))
+            return SizeResult(document=serving_size.size_of(wanted).document)
+        return SizeResult(document=training_size_document(*training_size.size_of(wanted)))
 
 
 def compare(
@@ -207,8 +205,6 @@ def compare(
     given = dict(locals())
     with errors_in_python():
         wanted = arguments_of(CompareArguments, given, OF_COMPARE)
-        from optimizer.report.comparison_document import comparison_document
-
         return CompareResult(
             document=comparison_document(comparison_of(wanted, needed(wanted, given_names(wanted)))[0])
         )
@@ -245,17 +241,12 @@ def offers(
 
 
 def _serving(wanted: PlanArguments) -> dict[str, object]:
-    from optimizer.api import market_view
-    from optimizer.api.serving_plan import document_of, request_of, workloads_of
-    from optimizer.plans.planner import plan as make_plan
-
-    view, given = wanted.market, workloads_of(wanted)
-    request = request_of(wanted, given, market_view.load(view))
-    made = replace(make_plan(request), timing_s={})
-    return document_of(made, trace=given.trace, explained=wanted.explain)
+    view, given = wanted.market, serving_plan.workloads_of(wanted)
+    request = serving_plan.request_of(wanted, given, market_view.load(view))
+    made = replace(planner.plan(request), timing_s={})
+    return serving_plan.document_of(made, trace=given.trace, explained=wanted.explain)
 
 
 def _training(wanted: PlanArguments, task: str) -> dict[str, object]:
-    from optimizer.api.training_plan import document_of, plan_runs
-
-    return document_of(replace(plan_runs(wanted, task), timing_s={}), explained=wanted.explain)
+    made = replace(training_plan.plan_runs(wanted, task), timing_s={})
+    return training_plan.document_of(made, explained=wanted.explain)

@@ -1,6 +1,6 @@
 """Turns the workload flags, a workload file or a request log into workloads with their models, and what was assumed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,7 +12,7 @@ from optimizer.workload.workload import InferenceWorkload
 from providers.errors import InvalidValue, UsageError
 
 if TYPE_CHECKING:
-    from optimizer.workload.traces import TraceSummary
+    from optimizer.workload.traces import ReducedTrace, TraceSummary
 
 TRACE_RATES: Final = ("peak", "mean")
 
@@ -71,7 +71,10 @@ def from_objects(workloads: tuple[InferenceWorkload, ...]) -> Workloads:
 
 
 def from_trace(path: Source, workload: InferenceWorkload, *, at_peak: bool, max_shapes: int) -> Workloads:
-    """The workload with the shapes and rates of a request log instead of its own."""
+    """The workload with the shapes and rates of a request log instead of its own.
+
+    Raises UsageError for a file that is no request log, InvalidValue where all its requests are above the context.
+    """
     from optimizer.workload.traces import read_trace, reduce_trace, share_over, summarize
 
     with read_lines(path) as lines:
@@ -81,9 +84,10 @@ def from_trace(path: Source, workload: InferenceWorkload, *, at_peak: bool, max_
     model = choices.architecture(workload.model)
     limit = workload.context_tokens or min(summary.longest_tokens, model.max_position)
     over = share_over(trace, limit)
-    scale = 1.0
-    if workload.requests_per_s is not None:
-        scale = workload.requests_per_s / sum(demand.requests_per_s or 0.0 for demand in reduced.demands)
+    wanted_rate = workload.requests_per_s
+    scale = (
+        1.0 if wanted_rate is None else wanted_rate / sum(demand.requests_per_s or 0.0 for demand in reduced.demands)
+    )
     demands = tuple(
         replace(demand, requests_per_s=(demand.requests_per_s or 0.0) * scale)
         for demand in reduced.demands
@@ -91,41 +95,55 @@ def from_trace(path: Source, workload: InferenceWorkload, *, at_peak: bool, max_
     )
     if not demands:
         raise InvalidValue("--context", limit, f"every shape of {path} is longer")
+    assumptions = [*_trace_assumptions(summary, reduced, str(path), at_peak=at_peak)]
+    if scale != 1.0:
+        assumptions.append(f"rates scaled by {scale:.3g} to the {wanted_rate:g} requests/s of --rate")
+    planned = replace(workload, demands=demands, profile=reduced.profile, context_tokens=limit)
+    return Workloads(
+        pairs=((planned, model),),
+        assumptions=tuple(assumptions),
+        warnings=tuple(_trace_warnings(summary, reduced, str(path), limit=limit, over=over)),
+        trace={**_statistics(summary), "context_tokens": limit, "share_over_context": number(over)},
+    )
+
+
+def _trace_assumptions(summary: "TraceSummary", reduced: "ReducedTrace", path: str, *, at_peak: bool) -> Iterator[str]:
+    """What the log holds, and what it was reduced to."""
     level = "busiest minute" if at_peak else "mean"
-    assumptions = [
+    yield (
         f"{path}: {summary.requests:,} requests in {summary.duration_s:,.0f} s, {summary.mean_requests_per_s:.3f} "
-        f"requests/s on average, {summary.peak_minute_requests_per_s:.2f} in the busiest minute",
+        f"requests/s on average, {summary.peak_minute_requests_per_s:.2f} in the busiest minute"
+    )
+    yield (
         f"input tokens {summary.input_tokens_mean:.0f} on average ({summary.input_tokens_p50:.0f} median), output "
         f"{summary.output_tokens_mean:.0f} ({summary.output_tokens_p50:.0f}); 30 days at the mean rate have "
         f"{summary.requests_in_30_days:,.0f} requests, {summary.input_tokens_in_30_days / 1e9:,.2f} billion input and "
-        f"{summary.output_tokens_in_30_days / 1e9:,.2f} billion output tokens",
+        f"{summary.output_tokens_in_30_days / 1e9:,.2f} billion output tokens"
+    )
+    yield (
         f"reduced to {len(reduced.demands)} shapes, whose requests differ from the real ones by "
-        f"{reduced.length_loss:.1%} of the tokens on average; sums are kept",
-        f"rates are those of the {level}: {reduced.peak_factor:.2f} x the mean",
-        f"{len(reduced.profile)} hourly periods" if reduced.profile else "less than a day: one period stands for all",
-    ]
-    warnings = [f"{path}: {count} rows left out: {reason}" for reason, count in sorted(summary.rejected.items())]
+        f"{reduced.length_loss:.1%} of the tokens on average; sums are kept"
+    )
+    yield f"rates are those of the {level}: {reduced.peak_factor:.2f} x the mean"
+    yield f"{len(reduced.profile)} hourly periods" if reduced.profile else "less than a day: one period stands for all"
+
+
+def _trace_warnings(
+    summary: "TraceSummary", reduced: "ReducedTrace", path: str, *, limit: int, over: float
+) -> Iterator[str]:
+    """What of the log is not planned for, at a `limit` of tokens that a share `over` of its requests exceeds."""
+    for reason, count in sorted(summary.rejected.items()):
+        yield f"{path}: {count} rows left out: {reason}"
     if summary.prefill_bound:
-        warnings.append(
+        yield (
             f"prefill-bound: {summary.input_over_output:.0f} input tokens per output token; sizing by output tokens "
             "alone would mislead"
         )
     left_out = sum(demand.share for demand in reduced.demands if demand.shape.total_tokens > limit)
     if left_out > 0:
-        warnings.append(
-            f"{left_out:.1%} of the requests are of shapes above {limit:,} tokens: they are not planned for"
-        )
+        yield f"{left_out:.1%} of the requests are of shapes above {limit:,} tokens: they are not planned for"
     if over > 0:
-        warnings.append(f"{over:.1%} of the requests are longer than {limit:,} tokens, which no replica will take")
-    if scale != 1.0:
-        assumptions.append(f"rates scaled by {scale:.3g} to the {workload.requests_per_s:g} requests/s of --rate")
-    planned = replace(workload, demands=demands, profile=reduced.profile, context_tokens=limit)
-    return Workloads(
-        pairs=((planned, model),),
-        assumptions=tuple(assumptions),
-        warnings=tuple(warnings),
-        trace={**_statistics(summary), "context_tokens": limit, "share_over_context": number(over)},
-    )
+        yield f"{over:.1%} of the requests are longer than {limit:,} tokens, which no replica will take"
 
 
 def _statistics(summary: "TraceSummary") -> dict[str, Any]:

@@ -62,19 +62,16 @@ def server(root: Path, timeout_s: float) -> MCPServer:
         gpu: str,
         count: int = 1,
         task: str = "infer",
-        input_tokens: int = 1000,
-        output_tokens: int = 300,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
         context: int | None = None,
         precision: str = "auto",
     ) -> str:
-        """Does a model fit on so many accelerators, with how much memory, how fast. task: infer, train, finetune, lora,
-        qlora."""
+        """Does a model fit on so many accelerators, with how much memory, how fast. task: infer (1,000 input and 300
+        output tokens a request unless told), train, finetune, lora, qlora."""
         words = [*_flag("model", model_name(model, root)), *_flag("gpu", gpu), *_flag("count", count)]
-        words += [*_flag("task", task), *_flag("precision", precision)]
-        if task == "infer":
-            words += [*_flag("input-tokens", input_tokens), *_flag("output-tokens", output_tokens)]
-            words += _flag("context", context)
-        return await run("size", words)
+        words += [*_flag("task", task), *_flag("precision", precision), *_flag("context", context)]
+        return await run("size", [*words, *_flag("input-tokens", input_tokens), *_flag("output-tokens", output_tokens)])
 
     @found.tool()
     async def offers(

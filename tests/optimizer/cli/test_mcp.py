@@ -66,6 +66,13 @@ def test_a_mistake_is_an_error_with_the_message(clean_environment: Path) -> None
     assert "unknown model" in answer.content[0].text
 
 
+@pytest.mark.parametrize("name", ["context", "input_tokens", "output_tokens"])
+def test_what_training_does_not_take_is_refused(clean_environment: Path, name: str) -> None:
+    answer = called(clean_environment, "size", {"model": "1B", "gpu": "L4", "task": "lora", name: 512})
+    assert answer.is_error
+    assert f"--{name.replace('_', '-')} is for --task infer" in answer.content[0].text
+
+
 def test_a_tool_that_takes_too_long_is_stopped(clean_environment: Path) -> None:
     answer = called(clean_environment, "guide", {}, timeout_s=0.05)
     assert answer.is_error
