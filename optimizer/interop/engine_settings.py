@@ -82,8 +82,9 @@ def _of_config(config: Mapping[str, Any], lines: Lines, path: tuple[str | int, .
         value if isinstance(value := config.get(key), Mapping) else {}
         for key in ("engine_kwargs", "model_loading_config", "deployment_config")
     )
-    found = _server("vllm", engine, lines, *path, "engine_kwargs")
-    source, name = loading.get("model_source"), str(loading.get("model_id") or "server")
+    kind_of_engine = "sglang" if str(config.get("llm_engine")).lower() == "sglang" else "vllm"
+    found = _server(kind_of_engine, engine, lines, *path, "engine_kwargs")
+    model = next((one for key in ("model_source", "model_id") if isinstance(one := loading.get(key), str)), None)
     kind = config.get("accelerator_type")
     accelerators = _accelerators(found)
     line = line_of(lines, *path, "accelerator_type")
@@ -93,8 +94,8 @@ def _of_config(config: Mapping[str, Any], lines: Lines, path: tuple[str | int, .
     least = scaling.get("min_replicas") if isinstance(scaling, Mapping) else None
     return Ask(
         source="Ray Serve",
-        name=name,
-        model=source if isinstance(source, str) else name,
+        name=str(loading.get("model_id") or "server"),
+        model=model,
         wishes=wishes,
         replicas=whole(deployment.get("num_replicas")) or whole(least) or 1,
         accelerators_per_machine=accelerators,

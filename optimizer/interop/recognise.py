@@ -34,8 +34,8 @@ KNOWN: Final = (
 )
 _DOCUMENT_MARK: Final = re.compile(r"^---(?:\s.*)?$")
 _INSTANCES: Final = re.compile(
-    r"^# Instances: (?P<count>\d+) x (?P<provider>\w+) (?P<type>\S+) \((?P<each>\d+) x (?P<accelerator>[^()]+)\), "
-    r"(?P<place>any region|[^, ]+)(?: zone [^, ]+)?, (?P<option>\w+):"
+    r"^# Instances: (?P<count>\d{1,6}) x (?P<provider>\w+) (?P<type>\S+) "
+    r"\((?P<each>\d{1,6}) x (?P<accelerator>[^()]+)\), (?P<place>any region|[^, ]+)(?: zone [^, ]+)?, (?P<option>\w+):"
 )
 """The line that exported scripts carry; it says where their command runs."""
 

@@ -144,3 +144,18 @@ def test_degrees_that_are_no_whole_number_are_not_guessed(value: str) -> None:
     ask = ask_of(f"model: Qwen/Qwen3-8B\ntensor_parallel_size: {value}\nmax_model_len: 4096\n")
     assert ask.tensor_parallel is None
     assert ask.accelerators_per_machine == 1
+
+
+def test_a_configuration_without_a_model_names_none() -> None:
+    config = "{llm_engine: SGLang, engine_kwargs: 3}"
+    ask = ask_of(f"applications:\n- import_path: ray.serve.llm:x\n  args: {{llm_configs: [{config}]}}\n")
+    assert (ask.model, ask.engine, ask.tensor_parallel) == (None, "sglang", None)
+
+
+@pytest.mark.parametrize("count", ["0", "9" * 5000])
+def test_a_head_with_counts_beyond_sense_does_no_harm(count: str) -> None:
+    head = f"# Instances: {count} x aws p5.48xlarge ({count} x H100-SXM5-80GB), us-east-1, on_demand: 1 USD/h\n"
+    ask = ask_of(head + "model: Qwen/Qwen3-8B\ntensor_parallel_size: 8\n")
+    assert ask.tensor_parallel == 8
+    assert ask.replicas == 1
+    assert not any(wish.count > 8 for wish in ask.wishes)
