@@ -327,8 +327,7 @@ def _asked(answer: Answer, option: Option) -> str:
 def _verdict(answer: Answer, option: Option) -> str:
     if option.verdict is None:
         return "not sized"
-    stopped = not option.works or any(fault.fatal for fault in answer.faults)
-    if option.verdict != "does_not_fit" and stopped:
+    if option.verdict != "does_not_fit" and (answer.is_stopped or not option.works):
         return f"{option.verdict}, but see below"
     return option.verdict.replace("_", " ")
 

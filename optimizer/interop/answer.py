@@ -94,11 +94,16 @@ class Answer:
     cheaper_cluster: ClusterChoice | None = None
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether something is wrong with all options; a name that is none leaves the file's other ones."""
+        return any(fault.fatal for fault in self.faults if fault not in self.ask.faults)
+
+    @property
     def works(self) -> bool:
-        """Whether some option works and nothing that is fatal is wrong with all of them."""
-        if any(fault.fatal for fault in self.faults):
-            return False
-        return any(option.works for option in self.options) if self.options else self.cheaper is not None
+        """Whether something works: one option of several is enough, and a fleet where the file leaves it open."""
+        if self.options:
+            return any(option.works for option in self.options) and not self.is_stopped
+        return self.cheaper is not None and not any(fault.fatal for fault in self.faults)
 
     @property
     def cheapest(self) -> Option | None:

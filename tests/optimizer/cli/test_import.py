@@ -73,6 +73,13 @@ def test_an_accelerator_that_the_region_does_not_sell_is_told_with_where_it_is(c
     assert "MI300X is not sold in aws/eu-west-3" in what
 
 
+def test_one_alternative_that_does_not_exist_leaves_the_others(costopt: Command) -> None:
+    text = "resources:\n  accelerators: {H1000: 1, A100-80GB: 1}\nrun: vllm serve meta-llama/Llama-3.1-8B\n"
+    document = imported(costopt, text)
+    assert [(line, "H1000" in what) for line, what, _ in faults(document)] == [(2, True)]
+    assert not imported(costopt, text.replace(", A100-80GB: 1", ""), code=3)["works"]
+
+
 def test_idle_accelerators_are_noted(costopt: Command) -> None:
     text = "resources:\n  accelerators: H100:8\nrun: vllm serve meta-llama/Llama-3.1-8B\n"
     (service,) = imported(costopt, text)["services"]
