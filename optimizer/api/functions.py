@@ -30,7 +30,8 @@ from optimizer.api.python_words import (
     OF_COMPARE,
     ONE_OF_SIZE,
     Amount,
-    File,
+    Document,
+    Table,
     Words,
     arguments_of,
     errors_in_python,
@@ -53,8 +54,8 @@ def plan(
     input_tokens: int = DEFAULT_SHAPE.input_tokens,
     output_tokens: int = DEFAULT_SHAPE.output_tokens,
     context: int | None = None,
-    workload: File | InferenceWorkload | Iterable[InferenceWorkload] | None = None,
-    trace: File | None = None,
+    workload: Document | InferenceWorkload | Iterable[InferenceWorkload] | None = None,
+    trace: Table | None = None,
     trace_rate: str = "peak",
     trace_shapes: int = 12,
     ttft_ms: float = DEFAULT_SLO.ttft_ms,
@@ -65,7 +66,7 @@ def plan(
     gpu_memory_utilization: float | None = None,
     prefix_cache_hit: float = 0.0,
     confidence: float | None = None,
-    measured: File | None = None,
+    measured: Document | Table | None = None,
     max_utilization: float = DEFAULT_UTILIZATION,
     tokens: Amount | None = None,
     seq_len: int | None = None,
@@ -90,8 +91,8 @@ def plan(
     min_providers: int = 0,
     max_provider_share: float | None = None,
     spare_replicas: int = 0,
-    quota: File | None = None,
-    current: File | None = None,
+    quota: Document | None = None,
+    current: Document | None = None,
     horizon: str | timedelta | None = None,
     boot_minutes: float = values.BOOT_MINUTES,
     min_hours_up: float = 0.0,
@@ -189,8 +190,8 @@ def compare(
     region: Words | None = None,
     purchase: Words | None = None,
     include: Words | None = None,
-    quotes: File | None = None,
-    costs: File | None = None,
+    quotes: Table | None = None,
+    costs: Document | None = None,
     as_of: str | date | None = None,
     max_age: str | timedelta | float = values.MAX_AGE,
     offline: bool = False,
@@ -198,7 +199,7 @@ def compare(
     """Ways to buy the same capacity: `count` accelerators of the kind `gpu`, or a model at `rate` requests/s.
 
     hours     of one job; without it, capacity that is always on
-    quotes    private quotes: a CSV file, or a mapping for each; costs: a YAML file, or its content
+    quotes    private quotes: a CSV file, or a list with a mapping for each; costs: a YAML file, or its content
 
     Raises UsageError (UnknownName, InvalidValue) and NoUsablePrices.
     """

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from numbers import Real
 from os import PathLike, fsdecode
 from typing import Any, Final, Protocol, TypeVar
@@ -34,8 +35,12 @@ Words = str | Iterable[str]
 """One word or several."""
 
 Amount = Decimal | int | float | str
-File = str | PathLike[str] | Readable | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""A path, an open file, or what the file would hold: a mapping (YAML, JSON), or a mapping for each row (CSV)."""
+File = str | PathLike[str] | Readable
+Document = File | Mapping[str, Any]
+"""A file of YAML or JSON, or what it would hold."""
+
+Table = File | Sequence[Mapping[str, Any]]
+"""A file of CSV, or a mapping for each of its rows."""
 
 _Kind = Callable[[str, Any], Any]
 
@@ -211,21 +216,22 @@ def _python_time(value: Any) -> Any:
     return value if unit is None else value.astype(unit).item()
 
 
-def _file(name: str, value: Any) -> Source:
+def _file(name: str, value: Any, *, mapping: bool = True, rows: bool = True) -> Source:
     """A path as it is; what stands in for a file as its content, called by the argument's name."""
     if isinstance(value, (str, PathLike)):
         path = fsdecode(value)
         if "\0" in path:
             raise InvalidValue(name, path, "no file has such a name")
         return path
-    if isinstance(value, Mapping):
+    if mapping and isinstance(value, Mapping):
         return Content(name=name, text=_json(name, value))
     if hasattr(value, "read"):
         return Content(name=name, text=_read(name, value))
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
+    if rows and isinstance(value, Sequence) and not isinstance(value, bytes):
         return Content(name=name, text=_csv(name, value))
-    hint = "give a path, an open file, a mapping, or a list of rows"
-    raise InvalidValue(name, value, f"{hint}, like frame.to_dict('records')" if hasattr(value, "to_dict") else hint)
+    content = " or ".join(["a mapping"] * mapping + ["a list with a mapping for each row"] * rows)
+    like = ", like frame.to_dict('records')" if rows and hasattr(value, "to_dict") else ""
+    raise InvalidValue(name, value, f"give a path, an open file, or its content: {content}{like}")
 
 
 def _workloads(name: str, value: Any) -> Source | tuple[InferenceWorkload, ...]:
@@ -299,7 +305,9 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "deadline": _deadline,
     "as_of": _day,
     "workload": _workloads,
-    **dict.fromkeys(("trace", "measured", "quota", "current", "quotes", "costs"), _file),
+    **dict.fromkeys(("quota", "current", "costs"), partial(_file, rows=False)),
+    **dict.fromkeys(("trace", "quotes"), partial(_file, mapping=False)),
+    "measured": _file,
     **dict.fromkeys(("rate", "ttft_ms", "tpot_ms", "gpu_memory_utilization", "prefix_cache_hit"), _real()),
     **dict.fromkeys(("confidence", "max_utilization", "max_spot_share", "max_provider_share"), _real()),
     **dict.fromkeys(("spot_margin", "gap", "hours", "min_memory"), _real()),

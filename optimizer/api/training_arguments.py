@@ -23,6 +23,8 @@ PRECISIONS: Final = ("bf16", "fp16", "fp8", "fp4")
 _LINES_BEFORE_JOBS: Final = 200
 """Comments at the head of a jobs file."""
 
+_JOBS: Final = re.compile(r"""(\{\s*)?(["']?)jobs\2\s*:""")
+
 NOMINAL_TOKENS: Final = 1e9
 """Stands in where only memory is asked for: nothing of it is shown."""
 
@@ -82,10 +84,10 @@ class TrainingArguments(RunOptions):
 def holds_jobs(source: Source) -> bool:
     """Whether a workload file is one of training jobs, each of which names its own task."""
     if isinstance(source, Content):
-        return any(line.startswith(("jobs:", '{"jobs":')) for line in source.text.splitlines()[:_LINES_BEFORE_JOBS])
+        return any(map(_JOBS.match, source.text.splitlines()[:_LINES_BEFORE_JOBS]))
     try:
         with path_of(source).open(encoding="utf-8-sig") as file:
-            return any(line.startswith("jobs:") for line in islice(file, _LINES_BEFORE_JOBS))
+            return any(map(_JOBS.match, islice(file, _LINES_BEFORE_JOBS)))
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -17,7 +17,7 @@ import pulp
 
 from optimizer.program.linear import LinearProgram, Row
 from optimizer.program.problem import SolverOptions
-from providers.errors import SolverError, UnknownName, nearest
+from providers.errors import SolverError, UnknownName, UsageError, nearest
 
 PULP_MAJOR = int(pulp.__version__.split(".")[0])
 
@@ -171,15 +171,20 @@ class Session:
 
 
 def choose_solver(wanted: str) -> str:
-    """PuLP's name of the solver to use: `auto` takes the first installed of its ALIASES."""
+    """PuLP's name of the solver to use: `auto` takes the first installed of its ALIASES.
+
+    Raises UnknownName, or UsageError for a solver that is not installed.
+    """
     if wanted.lower() in ("auto", "highs") and pulp.HiGHS(msg=False).available():
         return "HiGHS"
     available = pulp.listSolvers(onlyAvailable=True)  # starts programs, slower than a solve: only when it must
     for name in ALIASES.get(wanted.lower(), (wanted,)):
         if name in available:
             return name
-    known = sorted(ALIASES)
-    raise UnknownName("solver", wanted, nearest(wanted, known), f"installed: {', '.join(available) or 'none'}")
+    installed = f"installed: {', '.join(available) or 'none'}"
+    if wanted.lower() in ALIASES:
+        raise UsageError(f"solver {wanted!r} is not installed; install it, or give another ({installed})")
+    raise UnknownName("solver", wanted, nearest(wanted, sorted(ALIASES)), installed)
 
 
 def _solve_through_pulp(

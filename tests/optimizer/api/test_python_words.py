@@ -141,6 +141,12 @@ def test_a_log_may_be_a_file_or_rows() -> None:
     assert plans[0].document["trace"]["requests"] == 100
 
 
+@pytest.mark.parametrize("text", ["jobs: [{}]", "{{jobs: [{}]}}", '{{"jobs": [{}]}}', "# tuning\n---\n'jobs':\n- {}\n"])
+def test_jobs_are_known_however_yaml_writes_them(text: str) -> None:
+    Path("jobs.yaml").write_text(text.format("{name: tune, model: 1B, task: lora, tokens: 10M, deadline: 9d}"))
+    assert optimizer.plan(workload="jobs.yaml", provider="aws").is_training
+
+
 def test_jobs_may_be_content() -> None:
     jobs = {"jobs": [{"name": "tune", "model": "1B", "task": "lora", "tokens": "10M", "deadline": "9d"}]}
     made = optimizer.plan(workload=jobs, provider="aws")
@@ -192,7 +198,7 @@ def test_quotes_costs_quotas_and_holdings_may_be_content() -> None:
         ({"rate": np.array([1.0])}, "rate array([1.]): give a number"),
         ({"rate": 1, "max_gpus": float("nan")}, "max_gpus nan: give a whole number of at least 1"),
         ({"rate": 1, "as_of": 7}, "as_of 7: give a date, or a text like 2026-08-31"),
-        ({"rate": 1, "quota": set(range(999))}, "…: give a path, an open file, a mapping, or a list of rows"),
+        ({"rate": 1, "quota": set(range(999))}, "…: give a path, an open file, or its content: a mapping"),
         ({"rate": 1, "engine": 3}, "engine 3: give a text"),
         ({"rate": 1, "tokens": "1B"}, "tokens is for training; add task train, finetune, lora or qlora"),
         ({"task": "lora"}, "task lora needs tokens: how many tokens to train on, like tokens=1B"),
@@ -202,10 +208,13 @@ def test_quotes_costs_quotas_and_holdings_may_be_content() -> None:
         ({"task": "lora", "tokens": "1B", "same_region": True}, "same_region is for task infer"),
         ({"task": "train", "tokens": "1B", "lora_rank": 8}, "lora_rank is for task lora or qlora"),
         ({"rate": 1, "workload": "w.yaml"}, "workload replaces model, trace and rate: give them in the file"),
-        ({"rate": 1, "quota": 7}, "quota 7: give a path, an open file, a mapping, or a list of rows"),
+        ({"rate": 1, "quota": 7}, "quota 7: give a path, an open file, or its content: a mapping"),
         ({"rate": 1, "quota": {"quotas": object()}}, "quota 'dict': cannot be written as YAML"),
         ({"rate": 1, "quota": io.BytesIO(b"\xff\xfe\xff")}, "quota is not UTF-8 text"),
         ({"trace": [1, 2]}, "trace [1]: give a list of rows, each a mapping of column to value"),
+        ({"trace": {"timestamp": [1, 2]}}, "or its content: a list with a mapping for each row"),
+        ({"rate": 1, "quota": [{"accelerator": "L4", "maximum": 3}]}, "or its content: a mapping"),
+        ({"rate": 1, "measured": 7}, "or its content: a mapping or a list with a mapping for each row"),
         ({"trace": []}, "trace []: give a list of rows"),
         ({"trace": "\0"}, "trace '\\x00': no file has such a name"),
         ({"trace": "no.csv"}, "trace 'no.csv' cannot be read: No such file or directory"),

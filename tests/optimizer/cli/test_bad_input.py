@@ -53,6 +53,7 @@ UNKNOWN_NAMES = [
     ((*PLAN, "--kv-precision", "fp7"), "unknown KV-cache precision 'fp7'"),
     ((*PLAN, "--engine", "vlm"), "unknown engine 'vlm'; did you mean vllm?"),
     ((*PLAN, "--include", "comunity"), "unknown kind to include 'comunity'; did you mean community"),
+    ((*PLAN, "--solver", "cuopt"), "solver 'cuopt' is not installed; install it, or give another (installed: "),
     ((*PLAN, "--solver", "gurobbi"), "unknown solver 'gurobbi'"),
     ((*PLAN, "--task", "inference"), "unknown task 'inference'; did you mean infer"),
     (("size", "--model", "8B", "--gpu", "nope"), "unknown accelerator 'nope'"),
