@@ -91,6 +91,8 @@ def _quotes_document(file: str, found: QuoteTable) -> dict[str, Any]:
         "quotes": [_quote(row) for row in found.rows],
         "cheapest_quote_line": None if best is None else best.line,
         "columns_not_read": list(found.ignored),
+        "not_in_the_table": list(found.missing),
+        "differences": list(found.differences),
         "assumptions": list(_quote_assumptions()),
     }
 
@@ -174,6 +176,10 @@ def _quote_parts(file: str, found: QuoteTable, rows: Sequence[tuple[str, ...]], 
     faults = [fault for row in found.rows for fault in row.faults]
     if faults:
         yield _fault_lines(faults, most)
+    if found.missing:
+        yield f"Not in the table, to be asked of every seller: {', '.join(found.missing)}"
+    if found.differences:
+        yield "What differs beside the price:\n" + "\n".join(f"  - {line}" for line in found.differences)
     if found.ignored:
         yield f"Columns that were not read: {', '.join(found.ignored)}"
     best = found.cheapest

@@ -4,7 +4,7 @@ cheaper on file."""
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -13,7 +13,7 @@ from statistics import median
 from typing import Final
 
 from optimizer.interop.asks import Fault
-from optimizer.report.quotes import COLUMNS, Quote, parse_quotes
+from optimizer.report.quotes import COLUMNS, Quote, differences, parse_quotes
 from providers.accelerators import Accelerator, matches
 from providers.errors import UnknownName, UsageError
 from providers.offers import Offer, PurchaseOption
@@ -59,7 +59,21 @@ _LOW: Final = Decimal("0.5")
 _HIGH: Final = Decimal(3)
 """A price below half of the cheapest on file, or above three times the median on demand, is taken for a mistake."""
 
-_MISSING: Final = " not stated"
+_GAPS: Final[Mapping[str, str]] = {
+    "region not stated": "region",
+    "interconnect not stated": "interconnect",
+    "smallest order not stated": "min_gpus",
+    "tax not stated": "tax_included",
+    "interruption terms not stated": "interruption",
+    "capacity terms not stated": "capacity",
+    "day of the quote not stated": "quoted_on",
+    "validity not stated": "valid_until",
+    "storage price not stated": "storage_usd_gb_month",
+}
+"""What a quote may leave open, and the column that would say it: where a table has no such column it is told once."""
+
+_NO_TERM_STATED: Final = "minimum term not stated"
+_EGRESS: Final = "egress_usd_gb"
 _LONGEST_HEADER: Final = 10_000
 _MOST_ROWS: Final = 5_000
 _FIXES: Final = (
@@ -131,10 +145,15 @@ class QuotedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuoteTable:
-    """The quotes in the order of the file, and the columns that were not read."""
+    """The quotes in the order of the file, the columns that were not read, and what the table has no column for.
+
+    `differences` are what differs between the quotes beside the price.
+    """
 
     rows: tuple[QuotedRow, ...]
     ignored: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
 
     @property
     def cheapest(self) -> QuotedRow | None:
@@ -217,7 +236,14 @@ def read_quotes(text: str, name: str, offers: Sequence[Offer], today: date) -> Q
     except (csv.Error, StopIteration) as error:
         raise UsageError(f"{name}, line {reader.line_num}: no table: {error}") from None
     ignored = tuple(header[index] for index in range(len(header)) if index not in columns and header[index].strip())
-    return QuoteTable(rows=tuple(rows), ignored=ignored)
+    present = {column.name for column in columns.values()}
+    missing = [words.removesuffix(" not stated") for words, column in _GAPS.items() if column not in present]
+    return QuoteTable(
+        rows=tuple(rows),
+        ignored=ignored,
+        missing=(*missing, *(() if _EGRESS in present else ("egress",))),
+        differences=differences([row.quote for row in rows if row.quote is not None]),
+    )
 
 
 def _row(
@@ -252,7 +278,7 @@ def _row(
         quote=quote,
         gpus=max(1, quote.min_gpus or 1),
         on_file=_on_file(quote, shelf),
-        faults=(*_faults(line, quote, today), *doubts),
+        faults=(*_faults(line, quote, today, given), *doubts),
         is_plausible=not doubts,
     )
 
@@ -382,7 +408,7 @@ def _on_file(quote: Quote, shelf: _Shelf) -> OnFile:
     )
 
 
-def _faults(line: int, quote: Quote, today: date) -> Iterator[Fault]:
+def _faults(line: int, quote: Quote, today: date, present: Collection[str]) -> Iterator[Fault]:
     for words in quote.blocked:
         yield Fault(line=line, what=f"{quote.vendor}: {words}", fix=_fix(words, quote))
     if quote.valid_until is not None and quote.valid_until < today:
@@ -392,17 +418,14 @@ def _faults(line: int, quote: Quote, today: date) -> Iterator[Fault]:
         what = f"{quote.vendor}: quoted on {quote.quoted_on}, which lies ahead"
         yield Fault(line=line, what=what, fix="correct the day", fatal=False)
     if quote.term_months is None:
-        what = f"{quote.vendor}: minimum term not stated"
+        what = f"{quote.vendor}: {_NO_TERM_STATED}"
         yield Fault(line=line, what=what, fix="ask the seller: it is priced without one", fatal=False)
-    egress = f"egress of {quote.vendor} unknown"
-    missing = [flag.removesuffix(_MISSING) for flag in quote.flags if flag.endswith(_MISSING)]
-    missing = [what for what in missing if what != "minimum term"] + ["egress"] * (egress in quote.flags)
-    others = [flag for flag in quote.flags if not flag.endswith(_MISSING) and flag != egress]
-    if missing:
-        what = f"{quote.vendor}: not stated: {', '.join(missing)}"
-        yield Fault(line=line, what=what, fix="ask the seller", fatal=False)
-    for flag in others:
-        yield Fault(line=line, what=f"{quote.vendor}: {flag}", fix="set it beside the price", fatal=False)
+    for flag in quote.flags:
+        # What no quote of the table can say is told once, of the table.
+        column = _EGRESS if flag == f"egress of {quote.vendor} unknown" else _GAPS.get(flag)
+        if flag != _NO_TERM_STATED and (column is None or column in present):
+            fix = "set it beside the price" if column is None else "ask the seller"
+            yield Fault(line=line, what=f"{quote.vendor}: {flag}", fix=fix, fatal=False)
 
 
 def _fix(words: str, quote: Quote) -> str:

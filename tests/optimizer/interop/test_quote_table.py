@@ -141,3 +141,23 @@ def test_columns_that_mean_nothing_here_are_named() -> None:
 )
 def test_a_header_of_quotes_is_known_by_a_price_and_whose_it_is(header: str, is_quotes: bool) -> None:
     assert is_quote_header(header) == is_quotes
+
+
+def test_d70_what_differs_beside_the_price_is_told() -> None:
+    """www.computetape.com/learn/gpu-cloud-quote-comparison-checklist: the networks differ, egress of one is open."""
+    found = read(
+        "vendor,gpu,usd_gpu_h,commit_months,min_gpus,interconnect,egress_usd_gb,region\n"
+        "A,H100 SXM,4.00,24,128,3200 Gbps IB,0.05,us-east\nB,H100 SXM,5.00,0,0,200 Gbps Eth,metered,us-west\n"
+    )
+    assert any("interconnect differs" in line for line in found.differences)
+    assert "egress of B unknown" in said(found.rows[1])
+    assert "egress" not in said(found.rows[0])
+    assert found.rows[0].usd_total == Decimal("8970240")
+
+
+def test_what_no_column_of_the_table_can_say_is_told_once() -> None:
+    found = read("vendor,gpu,usd_gpu_h,region\nA,H100 SXM5 80GB,2.49,\nB,H100 SXM5 80GB,2.59,us\n")
+    assert {"interconnect", "egress", "tax"} <= set(found.missing)
+    assert "region" not in found.missing
+    assert "region not stated" in said(found.rows[0])
+    assert "interconnect" not in said(found.rows[0])
