@@ -5,7 +5,7 @@ import io
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from datetime import date, datetime, timedelta
@@ -114,12 +114,14 @@ def _path_or_name(name: str, value: Any) -> str:
 
 
 def _words(name: str, value: Any) -> list[str]:
-    """The words; one that is given without a list counts as one, not as its letters."""
+    """The words, those of a set in alphabetical order; one without a list counts as one, not as its letters."""
     if isinstance(value, str):
         return [str(value)]
     if isinstance(value, bytes) or not isinstance(value, Iterable):
         raise InvalidValue(name, value, "give a text, or a list of texts")
     found = [_text(name, word) for word in value]
+    if isinstance(value, Set):
+        found.sort()
     if not found:
         raise InvalidValue(name, found, "nothing can pass an empty list; None is for no such limit")
     return found

@@ -106,6 +106,12 @@ def test_words_may_be_one_several_or_an_iterator() -> None:
     assert one == many == lazy
 
 
+def test_a_set_of_words_has_no_order() -> None:
+    several = ["V100", "T4", "L40S", "L4", "H200", "H100", "B200", "A100", "A10G"]
+    lists, sets = (optimizer.plan("8B", rate=1, provider="aws", gpu=gpu) for gpu in (sorted(several), set(several)))
+    assert sets.to_json() == lists.to_json()
+
+
 def test_a_purchase_option_may_be_the_type() -> None:
     made = optimizer.plan("8B", rate=1, provider="aws", purchase=PurchaseOption.SPOT)
     assert {one["purchase_option"] for one in made.instances} == {"spot"}
