@@ -46,6 +46,8 @@ PREFILL_BOUND_RATIO: Final = 20.0
 """Input tokens per output token above which reading prompts rules the cost."""
 _WINDOW_S: Final = 60.0
 _MAX_BAD_SHARE: Final = 0.5
+_LONGEST_S: Final = 20 * 365 * HOURS_PER_DAY * SECONDS_PER_HOUR
+"""Minutes of a log are counted one by one."""
 
 Numbers = NDArray[np.float64]
 
@@ -145,6 +147,12 @@ def read_trace(lines: Iterable[str], name: str) -> Trace:
     table = np.frombuffer(found).reshape(-1, 3)
     order = np.lexsort((table[:, 2], table[:, 1], table[:, 0]))
     times, inputs, outputs = (table[order, column] for column in range(3))
+    span = float(times[-1] - times[0])
+    if not span <= _LONGEST_S:
+        raise UsageError(
+            f"{name} spans {span / SECONDS_PER_HOUR / HOURS_PER_DAY / 365:,.0f} years, from time {times[0]:g} to "
+            f"{times[-1]:g}: are all times in seconds, or one of them wrong?"
+        )
     return Trace(times_s=times - times[0], input_tokens=inputs, output_tokens=outputs, rejected=rejected)
 
 

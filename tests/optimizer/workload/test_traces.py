@@ -195,3 +195,9 @@ def test_a_log_reads_the_same_in_every_time_zone(monkeypatch: pytest.MonkeyPatch
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize("last", ["1e11", "1e300", "-1e18"])
+def test_a_log_that_spans_centuries_is_refused_before_its_minutes_are_counted(last: str) -> None:
+    with pytest.raises(UsageError, match="years"):
+        read_trace(["timestamp,input_tokens,output_tokens", "0,1,1", f"{last},1,1"], "log")
