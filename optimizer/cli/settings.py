@@ -5,6 +5,7 @@ of any command, a table named after a command those of that command: `max-age = 
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,12 @@ from providers.errors import UnknownName, UsageError, nearest
 _PREFIX: Final = "COSTOPT_"
 _PROJECT_FILE: Final = "costopt.toml"
 _OTHER_VARIABLES: Final = frozenset({"AWS_REGIONS", "CACHE_URL", "NOW"})
-"""Of COSTOPT_*: those that are no option of a command, beside `<PROVIDER>_BASE_URL`."""
+"""Of COSTOPT_*: those that are no option of a command, beside those that _OF_OTHERS matches."""
+
+_OF_OTHERS: Final = re.compile(
+    r"\w+_BASE_URL|(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
+)
+"""`<PROVIDER>_BASE_URL`, and what Kubernetes tells every pod of a service named costopt or costopt-…."""
 
 
 def default_map(command_name: str, commands: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
@@ -97,7 +103,7 @@ def _check_environment(own: Iterable[str], commands: Mapping[str, Callable[[], A
     """Raises UnknownName for a COSTOPT_* variable that no command has as an option."""
     named = {name.removeprefix(_PREFIX) for name in os.environ if name.startswith(_PREFIX)}
     others = named - _OTHER_VARIABLES - {_variable(flag) for flag in own}
-    others = {name for name in others if not name.endswith("_BASE_URL")}
+    others = {name for name in others if not _OF_OTHERS.fullmatch(name)}
     if others:
         known = {_variable(flag) for load in commands.values() for flag in _options(load())} | _OTHER_VARIABLES
         for name in sorted(others - known):

@@ -126,6 +126,20 @@ def test_a_variable_of_another_command_is_no_mistake(
     assert costopt("validate", "--help").code == 0
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("COSTOPT_SERVICE_HOST", "COSTOPT_SERVICE_PORT", "COSTOPT_SERVICE_PORT_HTTP", "COSTOPT_PORT"),
+        *("COSTOPT_PORT_80_TCP", "COSTOPT_PORT_80_TCP_ADDR", "COSTOPT_MCP_PORT_8080_TCP_PROTO"),
+    ],
+)
+def test_what_kubernetes_tells_of_a_service_is_no_mistake(
+    costopt: Command, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "tcp://10.0.0.1:80")
+    assert costopt("size", "--model", "8B", "--gpu", "L4").code == 0
+
+
 def test_help_works_with_a_broken_configuration_of_another_command(costopt: Command) -> None:
     Path("costopt.toml").write_text("[plan]\nmodel = '8B'\n", encoding="utf-8")
     assert costopt("size", "--help").code == 0
