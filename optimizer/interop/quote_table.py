@@ -333,32 +333,43 @@ def _unit_in(word: str) -> str | None:
 def _tidy(given: dict[str, str], columns: Iterable[_Column], *, decimal_comma: bool) -> None:
     """Plain numbers in place of `$2.10/GPU/h`, `12 months` and `1 year`; what else they say goes to its column."""
     price = next((column for column in columns if column.name == "price"), _Column("price"))
-    match = _AMOUNT.fullmatch(given.get("price", ""))
-    if match:
-        given["price"] = _plain_number(match["number"].strip(), decimal_comma=decimal_comma)
-        before = (match["before"] or "").lower()
-        after = match["after"].lower()
-        stated = _SYMBOLS.get(before) or (before.upper() if len(before) == 3 else None)
-        stated = stated or next((code for code in ("USD", "EUR", "GBP") if code.lower() in after), None)
-        stated = stated or next((code for symbol, code in _SYMBOLS.items() if symbol in after), None)
-        unit = _unit_in(re.sub(r"[^a-z0-9]+", "_", after).replace("per_", "").strip("_"))
-        _fill(given, "currency", stated or price.currency)
-        _fill(given, "price_unit", unit or price.unit)
-    else:
-        _fill(given, "currency", price.currency)
-        _fill(given, "price_unit", price.unit)
-    unit_word = re.sub(r"[^a-z0-9]+", "_", given.get("price_unit", "").lower()).replace("per_", "").strip("_")
-    if unit_word:
-        given["price_unit"] = _unit_in(unit_word) or given["price_unit"]
-    term = given.get("term_months", "").lower()
+    amount = _AMOUNT.fullmatch(given.get("price", ""))
+    if amount:
+        given["price"] = _plain_number(amount["number"].strip(), decimal_comma=decimal_comma)
+        _fill(given, "currency", _currency_in(amount["before"] or "", amount["after"]))
+        _fill(given, "price_unit", _unit_in(_word(amount["after"])))
+    _fill(given, "currency", price.currency)
+    _fill(given, "price_unit", price.unit)
+    if given.get("price_unit"):
+        given["price_unit"] = _unit_in(_word(given["price_unit"])) or given["price_unit"]
+    if given.get("term_months"):
+        given["term_months"] = _months(given["term_months"])
+    for column in {"min_gpus", "gpus_per_node"} & given.keys():
+        given[column] = given[column].replace(",", "")
+
+
+def _word(text: str) -> str:
+    """A unit as the names of columns have it: `USD per GPU hour` is usd_gpu_hour."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).replace("per_", "").strip("_")
+
+
+def _currency_in(before: str, after: str) -> str | None:
+    """The currency that stands before or behind an amount, as a symbol or a code."""
+    if before:
+        return _SYMBOLS.get(before.lower()) or before.upper()
+    codes = {code.lower(): code for code in _SYMBOLS.values()} | dict(_SYMBOLS)
+    return next((code for word, code in codes.items() if word in after.lower()), None)
+
+
+def _months(term: str) -> str:
+    """`12`, `12 months`, `1 year` and `on demand` as a number of months; anything else as it is."""
+    if term.lower() in _NO_TERM:
+        return "0"
     found = _TERM.fullmatch(term)
-    if term in _NO_TERM:
-        given["term_months"] = "0"
-    elif found:
-        months = Decimal(found["number"]) * (12 if (found["unit"] or "").startswith("y") else 1)
-        given["term_months"] = f"{months.normalize():f}"
-    for column in ("min_gpus", "gpus_per_node"):
-        given.update({column: given[column].replace(",", "")} if column in given else {})
+    if not found:
+        return term
+    months = Decimal(found["number"]) * (12 if (found["unit"] or "").lower().startswith("y") else 1)
+    return f"{months.normalize():f}"
 
 
 def _fill(given: dict[str, str], column: str, value: str | None) -> None:
