@@ -29,6 +29,7 @@ def guide(
     Beside it, recommendations in circulation with what the arithmetic says of them.
     """
     from optimizer.api import choices, market_view, values
+    from optimizer.api.clock import today
     from optimizer.cli import guide_output
     from optimizer.cli.streams import write_result
     from optimizer.interop.guide import SIZES
@@ -39,12 +40,12 @@ def guide(
     known = {name.lower(): name for name in SIZES}
     sizes = tuple(known[choices.one_of("size", name, tuple(known))] for name in size or SIZES)
     view = market_view.MarketView(
-        providers=frozenset(name.lower() for name in provider or ()),
+        providers=choices.providers(provider),
         regions=frozenset(region or ()),
         gpus=(),
         purchase_options=choices.purchase_options(None),
         include=tuple(include or ()),
-        as_of=values.day("--as-of", as_of),
+        as_of=values.past_day("--as-of", as_of, today()),
         offline=offline,
     )
     offers = market_view.load(view)

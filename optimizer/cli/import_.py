@@ -74,20 +74,22 @@ def import_(
     Faults are told with their line and what would be right. Exit code 3 when nothing of it can work.
     """
     from optimizer.api import choices, market_view, values
+    from optimizer.api.clock import today
     from optimizer.cli import import_files, import_output
     from optimizer.cli.import_source import opened
     from optimizer.cli.streams import write_result
     from optimizer.workload.training import TASKS, token_count
     from optimizer.workload.workload import SLO, RequestShape
+    from providers.errors import UsageError
 
     format_ = choices.one_of("format", format_, choices.FORMATS)
     view = market_view.MarketView(
-        providers=frozenset(name.lower() for name in provider or ()),
+        providers=choices.providers(provider),
         regions=frozenset(region or ()),
         gpus=(),
         purchase_options=choices.purchase_options(("on-demand", "spot")),
         include=tuple(include or ()),
-        as_of=values.day("--as-of", as_of),
+        as_of=values.past_day("--as-of", as_of, today()),
         offline=offline,
     )
     asked = import_files.Asked(
@@ -107,6 +109,10 @@ def import_(
             found = import_files.request_log(source, columns, trace)
             write_result(import_output.render_log(found, context, source.name, trace, format_), output)
             return ExitCode.DONE
+        if trace is not None:
+            raise UsageError(
+                f"--trace-out is for a request log, and {source.name!r} is none that is known; see --columns"
+            )
         if source.kind in ("quotes", "cost_export"):
             return _table(source, view, format_, output, quiet=quiet)
         return _launch(source, asked, view, format_, output)

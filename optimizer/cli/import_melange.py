@@ -123,7 +123,7 @@ def _document(found: MelangeAnswer) -> dict[str, Any]:
             for name, alone in found.alone.items()
         ],
         "at_prices_on_file": {
-            "usd_per_hour_of_this_mix": None if own is None else str(own.normalize()),
+            "usd_per_hour_of_this_mix": None if own is None else f"{own.normalize():f}",
             "usd_per_hour": _cost(found.repriced),
             "instances": [] if found.repriced is None else _mix(found.repriced),
         },

@@ -159,7 +159,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
         "spot": ask.spot,
         "training": None if ask.training is None else _training(ask.training),
         "options": [_option(option) for option in answer.options],
-        "faults": [_fault(fault) for fault in answer.faults],
+        "faults": [fault_document(fault) for fault in answer.faults],
         "cheapest_option": None if best is None else answer.options.index(best),
         "cheaper": None if answer.cheaper is None else _fleet(answer.cheaper, best),
         "cheaper_cluster": None if answer.cheaper_cluster is None else _cluster(answer, answer.cheaper_cluster),
@@ -249,11 +249,12 @@ def _option(option: Option) -> dict[str, Any]:
         "usd_per_hour": None if option.usd_per_hour is None else str(option.usd_per_hour),
         "usd_per_month": _cents(option.usd_per_month),
         "training": None if option.job is None else _job(option.job, option.usd_per_hour),
-        "faults": [_fault(fault) for fault in option.faults],
+        "faults": [fault_document(fault) for fault in option.faults],
     }
 
 
-def _fault(fault: Fault) -> dict[str, Any]:
+def fault_document(fault: Fault) -> dict[str, Any]:
+    """A fault with its line, where it has one, and what would be right."""
     return {"line": fault.line, "fault": fault.what, "fix": fault.fix, "fatal": fault.fatal}
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from optimizer.api.choices import json_text
 from optimizer.api.clock import now, today
 from optimizer.api.market_view import Offers
+from optimizer.cli.import_output import SCHEMA, SCHEMA_VERSION, fault_document
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.interop.asks import Fault
 from optimizer.interop.buying import place_of
@@ -17,8 +18,6 @@ from optimizer.plans.document import offer_document
 from optimizer.sizing.document import number
 from providers.offers import Offer
 
-SCHEMA: Final = "costopt.import"
-SCHEMA_VERSION: Final = "1.0"
 _CENT: Final = Decimal("0.01")
 _MICRO: Final = Decimal("0.000001")
 _ON_A_SCREEN: Final = 40
@@ -123,7 +122,7 @@ def _quote(row: QuotedRow) -> dict[str, Any]:
         "usd_per_month": _money(row.usd_per_month, _CENT),
         "usd_total": _money(row.usd_total, _CENT),
         "comparable": row.is_comparable,
-        "faults": [_fault(fault) for fault in row.faults],
+        "faults": [fault_document(fault) for fault in row.faults],
         "on_file": None
         if on_file is None
         else {
@@ -338,10 +337,6 @@ def _fault_lines(faults: Sequence[Fault], most: int) -> str:
     lines = [f"  - {'' if fault.fatal else 'note: '}{fault}" for fault in faults[: most * 2]]
     more = len(faults) - len(lines)
     return "Faults:\n" + "\n".join([*lines, *([f"  - {more:,} more: -f json has all"] if more > 0 else [])])
-
-
-def _fault(fault: Fault) -> dict[str, Any]:
-    return {"line": fault.line, "fault": fault.what, "fix": fault.fix, "fatal": fault.fatal}
 
 
 def _money(value: Decimal | None, step: Decimal) -> str | None:

@@ -124,6 +124,28 @@ def test_a_melange_problem_is_solved(costopt: Command) -> None:
     assert document["status"] == "optimal"
 
 
+@pytest.mark.parametrize("command", [("import", "task.yaml"), ("guide", "--size", "7B")])
+def test_flags_of_the_market_mean_what_they_mean_in_plan(costopt: Command, command: tuple[str, ...]) -> None:
+    text = "resources: {accelerators: 'L4:1'}\nrun: vllm serve meta-llama/Llama-3.1-8B -tp 1\n"
+    Path("task.yaml").write_text(text, encoding="utf-8")
+    listed, apart = (
+        costopt(*command, "--provider", "AWS,gcp"),
+        costopt(*command, "--provider", "aws", "--provider", "gcp"),
+    )
+    assert (listed.code, listed.out) == (0, apart.out)
+    outcome = costopt(*command, "--as-of", "3026-01-01")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--as-of '3026-01-01': what will be known then is not known yet" in outcome.err
+
+
+def test_a_trace_is_only_written_of_a_log(costopt: Command) -> None:
+    Path("task.yaml").write_text("resources: {accelerators: 'L4:1'}\nrun: vllm serve meta-llama/Llama-3.1-8B\n")
+    outcome = costopt("import", "task.yaml", "--trace-out", "trace.csv")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--trace-out is for a request log, and 'task.yaml' is none" in outcome.err
+    assert not Path("trace.csv").exists()
+
+
 def test_a_melange_problem_is_set_against_one_kind_alone_and_prices_on_file(costopt: Command) -> None:
     problem = {
         "gpu_info": {"A10G": {"cost": 9.0, "tputs": [[2.0, 0.5]]}, "H100": {"cost": 90.0, "tputs": [[2.0, 20.0]]}},
