@@ -83,3 +83,11 @@ def test_every_model_of_the_table_has_parts_that_add_up_to_its_parameters() -> N
 
 def test_every_model_of_the_table_says_where_its_shape_comes_from() -> None:
     assert all(model.source for model in models().values())
+
+
+@pytest.mark.parametrize(
+    ("name", "native"),
+    [("unsloth/DeepSeek-R1-BF16", "bf16"), ("deepseek-ai/DeepSeek-R1", "fp8"), ("unsloth/gpt-oss-20b-BF16", "bf16")],
+)
+def test_a_quantised_model_that_somebody_unpacked_is_in_16_bit(name: str, native: str) -> None:
+    assert resolve_model(name).native_dtype == native

@@ -140,6 +140,21 @@ def test_anchors_are_refused_since_they_can_mean_gigabytes() -> None:
         parsed("workloads: &all\n  - *all\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("workloads: []\nworkloads: []\n", "line 2: 'workloads' is given twice, first on line 1"),
+        ("workloads:\n  - <<: {name: a}\n", "line 2: merge keys"),
+        ("workloads:\n  - name: " + "9" * 5000, "line 2: .* cannot be read as a value"),
+        ("workloads: [" + "1," * 250_000 + "1]", "more than 200,000 values"),
+    ],
+    ids=["twice", "merge", "huge number", "many values"],
+)
+def test_what_yaml_allows_and_nobody_means_is_refused_with_its_line(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        parsed(text)
+
+
 def test_a_file_that_is_too_long_or_too_deep_is_refused() -> None:
     with pytest.raises(UsageError, match="at most"):
         parsed("#" * (MAX_BYTES + 1))
