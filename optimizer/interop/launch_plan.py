@@ -89,8 +89,9 @@ class ReplicaGroup:
     """Equal replicas on equal instances. `name` is fit for DNS, files and Terraform, and unique in the plan.
 
     `batch` is the running requests that the plan counted on; `instances` all that the group's replicas may use, and
-    `is_alone` whether no other group runs on them. `per_instance` replicas share one instance. `engine` and `memory`
-    are None in plans that do not say them yet; `prefix_cache_hit` is the part of a prompt that the cache saves.
+    `is_alone` whether no other group runs on them. `per_instance` replicas share one instance. `engine`, its
+    `memory_share` and `memory` are None in plans that do not say them; `prefix_cache_hit` is the part of a prompt that
+    the cache saves.
     """
 
     name: str
@@ -111,6 +112,7 @@ class ReplicaGroup:
     kv_precision: str | None
     is_alone: bool
     engine: str | None
+    memory_share: float | None
     memory: CardMemory | None
     prefix_cache_hit: float
 
@@ -372,6 +374,7 @@ def _groups(document: Mapping[str, Any], purchases: Sequence[Purchase]) -> Itera
             kv_precision=_kv_precision(item, workload),
             is_alone=keys.count(key) == 1,
             engine=_optional(item.get("engine")),
+            memory_share=_share(item.get("gpu_memory_utilization")),
             memory=_memory(item.get("memory")),
             prefix_cache_hit=float(item.get("prefix_cache_hit", 0.0)),
         )
@@ -381,6 +384,12 @@ def _kv_precision(item: Mapping[str, Any], workload: Mapping[str, Any]) -> str |
     """The cache's own precision; None where it is the model's 16 bits."""
     name = _optional(item.get("kv_precision", workload.get("kv_precision")))
     return None if name in ("auto", "16-bit", "bf16", "fp16") else name
+
+
+def _share(value: Any) -> float | None:
+    if value is not None and not 0 < float(value) <= 1:
+        raise ValueError(f"memory share {value!r}")
+    return None if value is None else float(value)
 
 
 def _memory(item: Mapping[str, Any] | None) -> CardMemory | None:

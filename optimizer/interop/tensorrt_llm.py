@@ -66,6 +66,8 @@ def options(group: ReplicaGroup) -> dict[str, Any]:
     if group.data_parallel > 1:
         found["enable_attention_dp"] = True
     cache: dict[str, Any] = {"enable_block_reuse": True}
+    if group.memory is None and group.engine == "tensorrt-llm" and group.memory_share is not None:
+        cache["free_gpu_memory_fraction"] = group.memory_share
     if group.memory is not None:
         cache["free_gpu_memory_fraction"] = vllm.shortened(group.memory.of_free)
     if group.kv_precision == "fp8":

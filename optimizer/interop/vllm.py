@@ -54,9 +54,11 @@ def arguments(group: ReplicaGroup, *, per_instance: bool = True) -> list[str]:
 
 def memory_share(group: ReplicaGroup) -> float:
     """What the plan gave the engine of the card, to three digits; the engine's default where the plan does not say."""
-    if group.memory is None or group.memory.of_card >= 1:
-        return engine_profile("vllm").memory_share
-    return shortened(group.memory.of_card)
+    if group.memory is not None and group.memory.of_card < 1:
+        return shortened(group.memory.of_card)
+    if group.engine == "vllm" and group.memory_share is not None:
+        return group.memory_share
+    return engine_profile("vllm").memory_share
 
 
 def shortened(share: float) -> float:
@@ -150,7 +152,9 @@ def context_warnings(group: ReplicaGroup, engine: str = "vllm") -> Iterator[str]
         f"{group.name}: requests of more than {group.context_tokens} tokens are refused: the plan was sized for that "
         "(--context)"
     )
-    if group.memory is None:
+    # SGLang counts weights and cache only: it takes more than a share of the card to say that.
+    is_said = group.memory_share is not None and group.engine == engine != "sglang"
+    if group.memory is None and not is_said:
         yield f"{group.name}: the plan does not say the memory share: the engine's default is written; plan again"
     if group.engine is not None and group.engine != engine:
         yield (

@@ -165,8 +165,21 @@ def test_damaged_memory_in_a_plan_is_refused(field: str, damage: Any) -> None:
         group_of(memory=make_memory() | {field: damage})
 
 
-def test_memory_that_a_measurement_contradicts_is_left_out() -> None:
-    assert group_of(memory=make_memory(weights_gib=70.0, kv_room_gib=-8.0)).memory is None
+def test_memory_that_a_measurement_contradicts_is_left_out_and_the_share_kept() -> None:
+    measured = {"memory": make_memory(weights_gib=70.0, kv_room_gib=-8.0), "gpu_memory_utilization": 0.82}
+    group = group_of(**measured, engine="vllm")
+    assert group.memory is None
+    assert value(vllm.arguments(group), "--gpu-memory-utilization") == "0.82"
+    assert "memory share" not in warnings_of("vllm", **measured, engine="vllm")
+    assert "memory share" in warnings_of("sglang", **measured, engine="sglang")
+    group = group_of(**measured, engine="tensorrt-llm")
+    assert tensorrt_llm.options(group)["kv_cache_config"]["free_gpu_memory_fraction"] == 0.82
+
+
+@pytest.mark.parametrize("share", [0, -1, 1.5, float("nan"), "x"])
+def test_a_memory_share_beyond_sense_is_refused(share: Any) -> None:
+    with pytest.raises(UsageError):
+        group_of(gpu_memory_utilization=share)
 
 
 @pytest.mark.parametrize(
