@@ -19,7 +19,15 @@ from optimizer.api.clock import now
 from optimizer.api.sources import Content, Source
 from optimizer.api.values import MOST_WHOLE, shown
 from optimizer.workload.workload import InferenceWorkload
-from providers.errors import CostoptError, InvalidValue, NoUsablePrices, UnknownName, UsageError
+from providers.errors import (
+    CacheError,
+    CostoptError,
+    InvalidValue,
+    NoUsablePrices,
+    SolverError,
+    UnknownName,
+    UsageError,
+)
 from providers.units import SECONDS_PER_HOUR
 
 Arguments = TypeVar("Arguments")
@@ -78,7 +86,7 @@ def errors_in_python() -> Iterator[None]:
     """Errors that speak of flags become errors of the same class that speak of arguments."""
     try:
         yield
-    except (UsageError, NoUsablePrices) as error:
+    except (UsageError, NoUsablePrices, CacheError, SolverError) as error:
         raise _in_python(error).with_traceback(error.__traceback__) from None
 
 
@@ -87,8 +95,7 @@ def _in_python(error: CostoptError) -> CostoptError:
         return InvalidValue(_renamed(error.what), error.value, _renamed(error.hint))
     if isinstance(error, UnknownName):
         return error
-    kind = NoUsablePrices if isinstance(error, NoUsablePrices) else UsageError
-    return kind(_renamed(str(error)))
+    return type(error)(_renamed(str(error)))
 
 
 def _renamed(text: str) -> str:

@@ -13,14 +13,19 @@ import pytest
 
 import optimizer
 from optimizer import (
+    CacheError,
+    CostoptError,
     InferenceWorkload,
     InvalidValue,
+    NoUsablePrices,
     PurchaseOption,
     RequestShape,
     ShapeDemand,
+    SolverError,
     UnknownName,
     UsageError,
 )
+from optimizer.api.python_words import errors_in_python
 from optimizer.cli.app import COMMANDS, application
 
 LIMITED = ("plan", "size", "compare", "offers")
@@ -245,6 +250,14 @@ def test_an_invalid_value_says_which_argument_and_keeps_the_value() -> None:
     with pytest.raises(InvalidValue) as raised:
         optimizer.plan("8B", rate=1, confidence=Fraction(3, 2))
     assert (raised.value.what, raised.value.value) == ("confidence", 1.5)
+
+
+@pytest.mark.parametrize("kind", [UsageError, NoUsablePrices, CacheError, SolverError])
+def test_every_error_keeps_its_class_and_speaks_of_arguments(kind: type[CostoptError]) -> None:
+    with pytest.raises(kind) as raised, errors_in_python():
+        raise kind("CBC failed; try --solver highs, or `costopt prices --solver`")
+    assert type(raised.value) is kind
+    assert str(raised.value) == "CBC failed; try solver highs, or `costopt prices --solver`"
 
 
 def test_none_is_the_default() -> None:
