@@ -113,11 +113,14 @@ def plan(
     workload     instead of the model: a YAML file, its content as a mapping, or InferenceWorkload objects
     trace        a request log: a file, or rows with timestamp, input_tokens, output_tokens
     quota, current, measured    files, or their content
+    tokens       to train on, epochs included: a number, "500M", "1B"
     deadline     "12h", "30d", a timedelta; a datetime with its time zone; or a day, at whose end (UTC) all must be done
+    horizon, max_age    durations like those, and "6m" for a horizon in months; a number is one of days
+    gap, confidence, …    shares of 1: 0.8 is 80 %
     explain      adds `explanation` to the document; show_all adds every alternative
 
-    Prices are those on file. Raises UsageError (UnknownName, InvalidValue) and NoUsablePrices; a plan that is not
-    feasible is a result, which says what is short.
+    Prices are those on file. Raises UsageError (UnknownName, InvalidValue), NoUsablePrices, CacheError and SolverError;
+    a plan that is not feasible is a result, which says what is short.
     """
     given = dict(locals())
     with errors_in_python():
@@ -161,6 +164,9 @@ def size(
 ) -> SizeResult:
     """Does a model fit on `count` accelerators, how much memory does it take, how fast does it serve or train.
 
+    count          accelerators in all, of one kind; tp and pp pin how they are used
+    concurrency    running requests; without it, as many as the SLO (ttft_ms, tpot_ms) allows
+    tokens         to train on; without it a training task has no hours
     host_memory    GB of a machine's host memory, for offloading in training
 
     Raises UsageError (UnknownName, InvalidValue).
@@ -201,7 +207,7 @@ def compare(
     hours     of one job; without it, capacity that is always on
     quotes    private quotes: a CSV file, or a list with a mapping for each; costs: a YAML file, or its content
 
-    Raises UsageError (UnknownName, InvalidValue) and NoUsablePrices.
+    Raises UsageError (UnknownName, InvalidValue), NoUsablePrices and CacheError.
     """
     given = dict(locals())
     with errors_in_python():
@@ -233,7 +239,7 @@ def offers(
     count         accelerators of an instance; min_memory GiB of each
     sort          "price", "gpu-price", "gib-price", "pflop-price" or "name"
 
-    Raises UsageError (UnknownName, InvalidValue) and NoUsablePrices.
+    Raises UsageError (UnknownName, InvalidValue), NoUsablePrices and CacheError.
     """
     given = dict(locals())
     with errors_in_python():
