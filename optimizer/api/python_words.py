@@ -190,7 +190,9 @@ def _duration(name: str, value: Any) -> str:
     value = _python_time(value)
     if isinstance(value, timedelta):
         return f"{Decimal(repr(value.total_seconds() / SECONDS_PER_HOUR)).normalize():f}h"
-    return _amount(name, value)
+    if isinstance(value, (str, Real, Decimal)):
+        return _amount(name, value)
+    raise InvalidValue(name, value, "give a timedelta, or a text like 12h or 30d")
 
 
 def _day(name: str, value: Any) -> str:
@@ -216,13 +218,14 @@ def _deadline(name: str, value: Any) -> str:
 
 
 def _python_time(value: Any) -> Any:
-    """A moment or duration of numpy's as Python's, and anything else as it is.
+    """A moment or duration of numpy's as Python's, None for a missing one, and anything else as it is.
 
     As a number it would be taken for days, whatever its unit.
     """
-    kind = getattr(getattr(value, "dtype", None), "kind", None)
-    unit = {"m": "timedelta64[us]", "M": "datetime64[us]"}.get(kind or "")
-    return value if unit is None else value.astype(unit).item()
+    unit = {"m": "timedelta64[us]", "M": "datetime64[us]"}.get(getattr(getattr(value, "dtype", None), "kind", ""))
+    if unit is not None and value.ndim == 0:
+        return value.astype(unit).item()
+    return None if isinstance(value, datetime) and value != value else value
 
 
 def _file(name: str, value: Any, *, mapping: bool = True, rows: bool = True) -> Source:

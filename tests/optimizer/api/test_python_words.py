@@ -73,6 +73,8 @@ def test_a_deadline_may_be_a_duration_a_moment_or_a_day(deadline: Any, hours: fl
         (datetime(2026, 12, 2, 18), "deadline '2026-12-02 18:00:00': say in which time zone"),  # noqa: DTZ001
         (datetime(2026, 11, 30, 11, tzinfo=UTC), "lies in the past"),
         (timedelta(hours=-1), "write a duration above 0"),
+        (np.datetime64("NaT"), "deadline None: give a timedelta, or a text like 12h or 30d"),
+        (np.array(["2026-12-02"], dtype="datetime64[D]"), "give a timedelta, or a text"),
     ],
 )
 def test_a_deadline_that_is_past_or_unclear_is_refused(deadline: Any, message: str) -> None:
