@@ -8,9 +8,9 @@ from optimizer.api.clock import today
 from optimizer.api.market_view import Offers
 from optimizer.api.sources import read_lines
 from optimizer.cli.import_source import Opened
-from optimizer.interop.answer import Answer, Question, answer
+from optimizer.interop.answers.answer import Answer, Question, answer
+from optimizer.interop.answers.buying import Market
 from optimizer.interop.asks import Ask, Fault
-from optimizer.interop.buying import Market
 from optimizer.interop.recognise import Recognised, recognise, repository, with_wish
 from optimizer.plans.plan import Fleet
 from optimizer.plans.planner import Request
@@ -92,7 +92,7 @@ def _trains(accelerator: Accelerator) -> bool:
 
 def request_log(source: Opened, columns: str | None, trace: str | None) -> "Trace":
     """The requests of a log; `trace` names a CSV to write them to, `columns` the log's own of time and tokens."""
-    from optimizer.interop.request_log import HEADER, csv_lines
+    from optimizer.interop.readers.request_log import HEADER, csv_lines
     from optimizer.workload.traces import read_trace
 
     names = None if columns is None else [name.strip() for name in columns.split(",")]

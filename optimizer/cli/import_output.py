@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from optimizer.api.choices import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
-from optimizer.interop.answer import UTILIZATION, Answer, Option
+from optimizer.interop.answers.answer import UTILIZATION, Answer, Option
+from optimizer.interop.answers.training import SizedJob
 from optimizer.interop.asks import Fault, TrainingAsk
-from optimizer.interop.training_answer import SizedJob
 from optimizer.plans.document import offer_document
 from optimizer.plans.plan import Fleet
 from optimizer.plans.training_cost import START_HOURS

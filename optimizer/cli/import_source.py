@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, Literal
 
-from optimizer.interop.quote_table import is_quote_header
-from optimizer.interop.request_log import is_log_header, is_log_json
+from optimizer.interop.readers.quote_table import is_quote_header
+from optimizer.interop.readers.request_log import is_log_header, is_log_json
 from providers.errors import UsageError
 
 Kind = Literal["folder", "cost_export", "quotes", "log", "text"]

@@ -10,10 +10,10 @@ from optimizer.api.clock import now, today
 from optimizer.api.market_view import Offers
 from optimizer.cli.import_output import SCHEMA, SCHEMA_VERSION, fault_document
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
+from optimizer.interop.answers.buying import place_of
 from optimizer.interop.asks import Fault
-from optimizer.interop.buying import place_of
-from optimizer.interop.cost_export import CostExport, Use, read_cost_export
-from optimizer.interop.quote_table import QuotedRow, QuoteTable, option_of_term, read_quotes
+from optimizer.interop.readers.cost_export import CostExport, Use, read_cost_export
+from optimizer.interop.readers.quote_table import QuotedRow, QuoteTable, option_of_term, read_quotes
 from optimizer.plans.document import offer_document
 from optimizer.sizing.document import number
 from providers.offers import Offer

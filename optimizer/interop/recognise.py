@@ -8,21 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from optimizer.interop import (
-    command_lines,
-    containers,
-    deepspeed,
-    dstack,
-    engine_settings,
-    kubernetes,
-    skypilot,
-    slurm,
-    terraform,
-)
 from optimizer.interop.asks import Ask, Fault, Wish, divided, mapping, texts, wish
-from optimizer.interop.request_log import is_log_header, is_log_json
-from optimizer.interop.training_commands import Launched, launched
-from optimizer.interop.training_settings import is_training, settings_of, training_of
+from optimizer.interop.orchestrators import containers, dstack, kubernetes, skypilot, slurm, terraform
+from optimizer.interop.readers import command_lines
+from optimizer.interop.readers.request_log import is_log_header, is_log_json
+from optimizer.interop.readers.training_commands import Launched, launched
+from optimizer.interop.readers.training_settings import is_training, settings_of, training_of
+from optimizer.interop.serving import engine_settings
+from optimizer.interop.training import deepspeed
 from optimizer.workload.workload_file import load_yaml
 from providers.errors import UsageError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from optimizer.interop.targets import BOTH, SERVING, TARGETS
+from optimizer.interop.targets import ORCHESTRATORS, ROUTERS, SERVING, TARGETS
 from tests.conftest import Command
 
 
@@ -17,7 +17,7 @@ def plan(costopt: Command) -> Path:
     return Path("plan.json")
 
 
-@pytest.mark.parametrize("target", [*SERVING, *BOTH])
+@pytest.mark.parametrize("target", [*SERVING, *ROUTERS, *ORCHESTRATORS])
 def test_a_plan_becomes_files_that_are_listed(costopt: Command, plan: Path, target: str) -> None:
     outcome = costopt("export", plan, "--to", target, "-o", "out")
     assert outcome.code == 0, outcome.err

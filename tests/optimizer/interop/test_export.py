@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from optimizer.interop import nginx, targets, terraform, vllm
+from optimizer.interop import targets
 from optimizer.interop.launch_plan import LaunchPlan, parse_plan, slug
+from optimizer.interop.orchestrators import terraform
+from optimizer.interop.routers import nginx
+from optimizer.interop.serving import vllm
 from providers.errors import UnknownName, UsageError
 from tests.optimizer.interop.builders import PLANS, make_document, make_instances, make_plan, make_replicas
 
@@ -31,7 +34,7 @@ def hostile() -> LaunchPlan:
 
 
 @every_plan
-@pytest.mark.parametrize("target", [*targets.SERVING, *targets.BOTH])
+@pytest.mark.parametrize("target", [*targets.SERVING, *targets.ROUTERS, *targets.ORCHESTRATORS])
 def test_every_file_says_which_plan_prices_and_dates_it_comes_from(plan: LaunchPlan, target: str) -> None:
     for name, text in files_of(plan, target).items():
         if name.endswith("model.json"):

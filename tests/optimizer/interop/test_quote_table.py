@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from optimizer.interop.quote_table import QuotedRow, QuoteTable, is_quote_header, read_quotes
+from optimizer.interop.readers.quote_table import QuotedRow, QuoteTable, is_quote_header, read_quotes
 from providers.offers import Offer, PurchaseOption
 from tests.pricing_cache.builders import make_offer, make_reserved
 

@@ -7,10 +7,10 @@ import pytest
 
 from optimizer.interop import targets
 from optimizer.interop.asks import Ask
-from optimizer.interop.command_lines import servers
 from optimizer.interop.launch_plan import LaunchPlan
+from optimizer.interop.readers.command_lines import servers
+from optimizer.interop.readers.request_log import csv_lines
 from optimizer.interop.recognise import recognise, with_wish
-from optimizer.interop.request_log import csv_lines
 from optimizer.workload.traces import read_trace, summarize
 from providers.errors import UsageError
 from tests.optimizer.interop.builders import PLANS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from optimizer.interop.request_log import csv_lines, is_log_header, is_log_json
+from optimizer.interop.readers.request_log import csv_lines, is_log_header, is_log_json
 from optimizer.workload.traces import Trace, read_trace
 from providers.errors import UsageError
 

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from optimizer.interop import fsdp, megatron, targets
+from optimizer.interop import targets
 from optimizer.interop.asks import Ask
 from optimizer.interop.launch_plan import LaunchPlan, Purchase, TrainingJob
 from optimizer.interop.recognise import recognise
+from optimizer.interop.training import fsdp, megatron
 from tests.optimizer.interop import builders, training_plans
 
-TRAINING = tuple(target for target in (*targets.TRAINING, *targets.BOTH) if target != "terraform")
-ORCHESTRATORS = tuple(target for target in targets.BOTH if target != "terraform")
+TRAINING = tuple(target for target in (*targets.TRAINING, *targets.ORCHESTRATORS) if target != "terraform")
+ORCHESTRATORS = tuple(target for target in targets.ORCHESTRATORS if target != "terraform")
 
 
 def asks_of(plan: LaunchPlan, target: str) -> Iterator[tuple[str, Ask]]:
@@ -168,7 +169,7 @@ def with_attached_gpus() -> LaunchPlan:
     )
 
 
-@pytest.mark.parametrize("target", targets.BOTH)
+@pytest.mark.parametrize("target", targets.ORCHESTRATORS)
 def test_machines_with_attached_gpus_have_the_names_that_google_gives_them(target: str) -> None:
     plan = with_attached_gpus()
     (text,) = targets.export(plan, target).files.values()

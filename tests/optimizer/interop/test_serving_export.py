@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from optimizer.interop import sglang, targets, tensorrt_llm, vllm
+from optimizer.interop import targets
 from optimizer.interop.launch_plan import LaunchPlan, ReplicaGroup, parse_plan
-from optimizer.interop.routing import whole_weights
+from optimizer.interop.routers.weights import whole_weights
+from optimizer.interop.serving import sglang, tensorrt_llm, vllm
 from providers.errors import UsageError
 from tests.conftest import Command
 from tests.optimizer.interop.builders import PLANS, make_document, make_instances, make_memory, make_plan, make_replicas

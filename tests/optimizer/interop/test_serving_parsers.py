@@ -165,7 +165,9 @@ def scripts() -> dict[str, str]:
     plans = {name: build() for name, build in PLANS.items()} | {"training": make_training_plan()}
     for name, plan in plans.items():
         fitting = [
-            target for target in targets.TARGETS if target not in (targets.SERVING, targets.TRAINING)[not plan.jobs]
+            target
+            for target in targets.TARGETS
+            if target not in ((*targets.SERVING, *targets.ROUTERS), targets.TRAINING)[not plan.jobs]
         ]
         for target in fitting:
             for file, text in targets.export(plan, target).files.items():

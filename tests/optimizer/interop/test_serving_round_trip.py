@@ -97,7 +97,7 @@ def test_accelerators_and_counts_come_back(name: str, target: str) -> None:
 
 def test_the_page_lists_what_cannot_come_back() -> None:
     assert sorted((*COMING_BACK, *NOT_COMING_BACK)) == sorted(
-        {*targets.SERVING, *targets.BOTH} - {"slurm", "terraform"}
+        {*targets.SERVING, *targets.ROUTERS, *targets.ORCHESTRATORS} - {"slurm", "terraform"}
     )
     for target in NOT_COMING_BACK:
         for name, text in targets.export(PLANS["two groups"](), target).files.items():

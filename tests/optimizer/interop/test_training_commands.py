@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from optimizer.interop.training_commands import Launched, launched
-from optimizer.interop.training_settings import is_training, settings_of, training_of
+from optimizer.interop.readers.training_commands import Launched, launched
+from optimizer.interop.readers.training_settings import is_training, settings_of, training_of
 
 
 def only(text: str, **variables: str) -> Launched:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from optimizer.interop import deepspeed, fsdp, megatron, targets
+from optimizer.interop import targets
 from optimizer.interop.launch_plan import parse_plan
+from optimizer.interop.training import deepspeed, fsdp, megatron
 from providers.errors import UsageError
 from tests.optimizer.interop.builders import make_plan
 from tests.optimizer.interop.training_plans import ONE_MACHINE, PLANS, job_of, make_training_plan, training_document
@@ -22,7 +23,7 @@ def flags(words: list[str]) -> dict[str, str]:
     return {word: after for word, after in zip(words, [*words[1:], ""], strict=True) if word.startswith("--")}
 
 
-@pytest.mark.parametrize("target", [*targets.TRAINING, *targets.BOTH])
+@pytest.mark.parametrize("target", [*targets.TRAINING, *targets.ORCHESTRATORS])
 def test_every_file_says_which_plan_it_comes_from(target: str) -> None:
     plan = make_training_plan()
     files = targets.export(plan, target).files
@@ -101,7 +102,7 @@ OPTIMIZERS = ("adamw", "adamw-8bit", "paged-adamw", "paged-adamw-8bit", "adafact
 
 
 @pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize("target", [*targets.TRAINING, *targets.BOTH])
+@pytest.mark.parametrize("target", [*targets.TRAINING, *targets.ORCHESTRATORS])
 def test_what_changes_speed_or_memory_and_cannot_be_said_is_a_warning(name: str, target: str) -> None:
     plan = make_training_plan(**PLANS[name])
     (job,) = plan.jobs
@@ -247,7 +248,7 @@ def test_every_script_passes_shellcheck(tmp_path: Path) -> None:
     shellcheck = program("shellcheck")
     written: dict[str, list[str]] = {"bash": [], "sh": []}
     for number, over in enumerate(PLANS.values()):
-        for target in ("fsdp", "deepspeed", "megatron", *targets.BOTH):
+        for target in ("fsdp", "deepspeed", "megatron", *targets.ORCHESTRATORS):
             for name, text in targets.export(make_training_plan(**over), target).files.items():
                 for shell, script in _scripts(target, name, text):
                     file = tmp_path / f"{number}-{target}-{name}.{shell}"

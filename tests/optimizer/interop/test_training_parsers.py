@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from optimizer.interop import fsdp, targets
+from optimizer.interop import targets
 from optimizer.interop.launch_plan import TrainingJob
+from optimizer.interop.training import fsdp
 from tests.optimizer.interop.training_plans import PLANS, job_of, make_training_plan
 from tests.parsers import run_parser
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from optimizer.interop import fsdp, hugging_face
 from optimizer.interop.launch_plan import Exported, LaunchPlan, TrainingJob, provenance
-from optimizer.interop.training_launch import accumulation, layout_warnings, shared_warnings
+from optimizer.interop.training import fsdp, hugging_face
+from optimizer.interop.training.launch import accumulation, layout_warnings, shared_warnings
 from optimizer.interop.yaml_text import yaml_documents
 
 VERSION: Final = "axolotl 0.19"

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from optimizer.interop import vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, comment, provenance
+from optimizer.interop.serving import vllm
 
 VERSION: Final = "0.5.23"
 """Newest release on PyPI on 2026-11-30; its own parser of arguments read what is written here that day."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
+from optimizer.interop.answers.serving import layout_faults
 from optimizer.interop.asks import Ask, Fault, TrainingAsk, Wish
-from optimizer.interop.serving_answer import layout_faults
 from optimizer.plans.clusters import Desk
 from optimizer.plans.training import best_choice
 from optimizer.plans.training_cost import START_HOURS, checkpoint_bytes, spot_overhead

@@ -5,9 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from optimizer.interop import tpu_slices, training_stack, vllm
 from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, mapping, texts, whole, wish
-from optimizer.interop.command_lines import Server, filled, served, servers
 from optimizer.interop.launch_plan import (
     Exported,
     LaunchPlan,
@@ -17,6 +15,10 @@ from optimizer.interop.launch_plan import (
     device,
     provenance,
 )
+from optimizer.interop.orchestrators import tpu_slices
+from optimizer.interop.readers.command_lines import Server, filled, served, servers
+from optimizer.interop.serving import vllm
+from optimizer.interop.training import stack
 from optimizer.interop.yaml_text import yaml_documents
 from optimizer.workload.workload_file import Lines
 from providers.accelerators import catalogue
@@ -100,7 +102,7 @@ def export(plan: LaunchPlan) -> Exported:
     """
     files, warnings = {}, []
     for job in plan.jobs:
-        started = training_stack.start(job)
+        started = stack.start(job)
         command = "sky jobs launch" if job.is_spot else "sky launch"
         head = [
             *provenance(plan, [job.purchase]),
@@ -154,7 +156,7 @@ def service(group: ReplicaGroup) -> dict[str, Any]:
     return document
 
 
-def task(job: TrainingJob, started: training_stack.Start) -> dict[str, Any]:
+def task(job: TrainingJob, started: stack.Start) -> dict[str, Any]:
     """The training task; SkyPilot copies the folder that it is started in, where TRAIN_SCRIPT is."""
     document: dict[str, Any] = {"name": job.name, "workdir": "."}
     if job.nodes > 1:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from optimizer.interop import vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, comment, device, provenance
+from optimizer.interop.serving import vllm
 from optimizer.interop.yaml_text import yaml_documents
 
 VERSION: Final = "1.2.1"

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from optimizer.interop import tpu_slices
 from optimizer.interop.asks import Ask, whole
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, comment, provenance, slug
+from optimizer.interop.orchestrators import tpu_slices
 
 VERSION: Final = "1.11"
 PROVIDER_VERSIONS: Final = {

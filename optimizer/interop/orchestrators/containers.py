@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from optimizer.interop import kubernetes
 from optimizer.interop.asks import Ask, line_of, whole
-from optimizer.interop.command_lines import commands, server
+from optimizer.interop.orchestrators import kubernetes
+from optimizer.interop.readers.command_lines import commands, server
 from optimizer.workload.workload_file import Lines
 
 Words = list[tuple[int, str]]

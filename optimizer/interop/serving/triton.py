@@ -2,8 +2,8 @@
 
 import json
 
-from optimizer.interop import ray, vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, comment, provenance
+from optimizer.interop.serving import ray, vllm
 
 
 def export(plan: LaunchPlan) -> Exported:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from optimizer.interop import vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, comment, provenance
-from optimizer.interop.routing import by_workload, split_warnings, whole_weights
+from optimizer.interop.routers.weights import by_workload, split_warnings, whole_weights
+from optimizer.interop.serving import vllm
 
 VERSION: Final = "1.28"
 """Directives of the stable branch (nginx.org, ngx_http_upstream_module)."""

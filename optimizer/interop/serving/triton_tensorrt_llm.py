@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from optimizer.interop import tensorrt_llm, vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, provenance
+from optimizer.interop.serving import tensorrt_llm, vllm
 from optimizer.interop.yaml_text import yaml_documents
 
 RELEASE: Final = "26.09"

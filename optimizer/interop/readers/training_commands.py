@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from optimizer.interop.asks import TrainingAsk, whole
-from optimizer.interop.command_lines import commands
-from optimizer.interop.training_settings import Setting, Settings, is_training, plain, settings_of, training_of
+from optimizer.interop.readers.command_lines import commands
+from optimizer.interop.readers.training_settings import Setting, Settings, is_training, plain, settings_of, training_of
 
 _LAUNCHERS: Final[Mapping[tuple[str, ...], str]] = {
     ("torchrun",): "torchrun",

@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
-from optimizer.interop import gateway_api, vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, provenance
-from optimizer.interop.routing import split_warnings
+from optimizer.interop.routers import gateway_api
+from optimizer.interop.routers.weights import split_warnings
+from optimizer.interop.serving import vllm
 from optimizer.interop.yaml_text import yaml_documents
 
 POOL_GROUP: Final = "inference.networking.k8s.io"

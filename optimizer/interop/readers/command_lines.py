@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from optimizer.interop.asks import whole
-from optimizer.interop.flags import flag_faults
+from optimizer.interop.readers.flags import flag_faults
 
 OPTIONS: Final[Mapping[str, str]] = {
     "--model": "model",

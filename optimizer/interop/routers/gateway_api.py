@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from optimizer.interop import vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, provenance
-from optimizer.interop.routing import by_workload, split_warnings, whole_weights
+from optimizer.interop.routers.weights import by_workload, split_warnings, whole_weights
+from optimizer.interop.serving import vllm
 from optimizer.interop.yaml_text import yaml_documents
 
 API_VERSION: Final = "gateway.networking.k8s.io/v1"

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from optimizer.interop import hugging_face
 from optimizer.interop.launch_plan import Exported, LaunchPlan, TrainingJob, provenance
-from optimizer.interop.training_launch import accumulation, layout_warnings, script, shared_warnings, torchrun
+from optimizer.interop.training import hugging_face
+from optimizer.interop.training.launch import accumulation, layout_warnings, script, shared_warnings, torchrun
 
 VERSION: Final = "DeepSpeed 0.19"
 """Release whose configuration model takes these keys (PyPI, 2026-11-30)."""

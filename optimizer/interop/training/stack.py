@@ -5,9 +5,9 @@ import shlex
 from dataclasses import dataclass
 from typing import Final
 
-from optimizer.interop import deepspeed, fsdp, hugging_face, megatron
 from optimizer.interop.launch_plan import TrainingJob
-from optimizer.interop.training_launch import torchrun
+from optimizer.interop.training import deepspeed, fsdp, hugging_face, megatron
+from optimizer.interop.training.launch import torchrun
 
 IMAGES: Final = {
     "megatron": "nvcr.io/nvidia/nemo:25.11",

@@ -5,9 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from optimizer.interop import tpu_slices, training_stack, vllm
 from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, mapping, texts, whole, wish
-from optimizer.interop.command_lines import served, servers
 from optimizer.interop.launch_plan import (
     Exported,
     LaunchPlan,
@@ -17,6 +15,10 @@ from optimizer.interop.launch_plan import (
     device,
     provenance,
 )
+from optimizer.interop.orchestrators import tpu_slices
+from optimizer.interop.readers.command_lines import served, servers
+from optimizer.interop.serving import vllm
+from optimizer.interop.training import stack
 from optimizer.interop.yaml_text import yaml_documents
 from optimizer.workload.workload_file import Lines
 from providers.accelerators import Accelerator, catalogue
@@ -41,7 +43,7 @@ def export(plan: LaunchPlan) -> Exported:
     """
     files, warnings = {}, []
     for job in plan.jobs:
-        started = training_stack.start(job)
+        started = stack.start(job)
         head = [
             *provenance(plan, [job.purchase]),
             f"For dstack {VERSION}: TRAIN_SCRIPT=train.py dstack apply -f dstack-{job.name}.dstack.yml",
@@ -84,12 +86,12 @@ def service(group: ReplicaGroup) -> dict[str, Any]:
     return document | _machine(group.purchases)
 
 
-def task(job: TrainingJob, started: training_stack.Start) -> dict[str, Any]:
+def task(job: TrainingJob, started: stack.Start) -> dict[str, Any]:
     """The training task; dstack takes TRAIN_SCRIPT from where it is started, and mounts the folder."""
     document: dict[str, Any] = {"type": "task", "name": job.name}
     if job.nodes > 1:
         document["nodes"] = job.nodes
-    document |= {"python": "3.12"} if started.image == training_stack.IMAGES["fsdp"] else {"image": started.image}
+    document |= {"python": "3.12"} if started.image == stack.IMAGES["fsdp"] else {"image": started.image}
     document |= {"env": ["HF_TOKEN", "TRAIN_SCRIPT"], "files": ["."]}
     first = ['MASTER_ADDR="$DSTACK_MASTER_NODE_IP"'] if job.nodes > 1 else []
     document["commands"] = [*started.setup, *first, *started.lines]

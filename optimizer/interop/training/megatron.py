@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from optimizer.interop.launch_plan import Exported, LaunchPlan, TrainingJob
-from optimizer.interop.training_launch import script, shared_warnings, torchrun
+from optimizer.interop.training.launch import script, shared_warnings, torchrun
 from optimizer.workload.architecture import Architecture, resolve_model
 from providers.errors import UnknownName
 

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from optimizer.interop import vllm
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, device, provenance
-from optimizer.interop.routing import by_workload
+from optimizer.interop.routers.weights import by_workload
+from optimizer.interop.serving import vllm
 from optimizer.interop.yaml_text import yaml_documents
 
 VERSION: Final = "2.60.0"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from optimizer.interop.launch_plan import TrainingJob
-from optimizer.interop.training_launch import accumulation
+from optimizer.interop.training.launch import accumulation
 from optimizer.workload.architecture import resolve_model
 from providers.errors import UsageError
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from optimizer.interop import training_stack, vllm
 from optimizer.interop.asks import Ask, divided, whole, wish
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, TrainingJob, comment, provenance
-from optimizer.interop.training_launch import NEED_SCRIPT
+from optimizer.interop.serving import vllm
+from optimizer.interop.training import stack
+from optimizer.interop.training.launch import NEED_SCRIPT
 
 _TIME_MARGIN: Final = 1.5
 """Longest time over the estimated: the 80 % interval of training reaches 1.3."""
@@ -20,7 +21,7 @@ def export(plan: LaunchPlan) -> Exported:
     files: dict[str, str] = {}
     warnings: list[str] = []
     for job in plan.jobs:
-        started = training_stack.start(job)
+        started = stack.start(job)
         files[f"slurm-{job.name}.sbatch"] = _training(plan, job, started)
         warnings += started.warnings
     for group in plan.groups:
@@ -30,7 +31,7 @@ def export(plan: LaunchPlan) -> Exported:
     return Exported(files=files, warnings=tuple(warnings))
 
 
-def _training(plan: LaunchPlan, job: TrainingJob, started: training_stack.Start) -> str:
+def _training(plan: LaunchPlan, job: TrainingJob, started: stack.Start) -> str:
     hours = math.ceil(job.hours * _TIME_MARGIN)
     options: dict[str, object] = {
         "job-name": job.name,

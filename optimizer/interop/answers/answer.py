@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
+from optimizer.interop.answers.buying import Bought, Market, bought, place_faults, wishes_of
+from optimizer.interop.answers.serving import count_faults, model_faults, sized_service
+from optimizer.interop.answers.training import SizedJob, cheapest_cluster, job_faults, sized_job
 from optimizer.interop.asks import Ask, Fault, Wish
-from optimizer.interop.buying import Bought, Market, bought, place_faults, wishes_of
-from optimizer.interop.serving_answer import count_faults, model_faults, sized_service
-from optimizer.interop.training_answer import SizedJob, cheapest_cluster, job_faults, sized_job
 from optimizer.plans.plan import Fleet
 from optimizer.plans.training_plan import ClusterChoice
 from optimizer.sizing.serving import ServingEstimate

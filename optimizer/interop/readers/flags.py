@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from optimizer.interop.asks import Fault, whole
 
 if TYPE_CHECKING:
-    from optimizer.interop.command_lines import Server
+    from optimizer.interop.readers.command_lines import Server
 
 _COUNTS: Final = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 _LEFT_TO_THE_ENGINE: Final = ("", "auto", "-1", "none")

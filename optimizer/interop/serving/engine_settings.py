@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from optimizer.interop.asks import Ask, divided, line_of, whole, wish
-from optimizer.interop.command_lines import OPTIONS, Server, served
+from optimizer.interop.readers.command_lines import OPTIONS, Server, served
 from optimizer.workload.workload_file import Lines, load_yaml
 
 _TELLING: Final = frozenset(
@@ -108,7 +108,7 @@ def _of_config(config: Mapping[str, Any], lines: Lines, path: tuple[str | int, .
 
 def _variant(kind: str, stated: Sequence[str]) -> str:
     """The accelerator that Ray's name means: the one of the head that it can be, else the name itself."""
-    from optimizer.interop.ray import TYPES
+    from optimizer.interop.serving.ray import TYPES
 
     fitting = sorted({name for name in stated if TYPES.get(name, "") == kind})
     return fitting[0] if len(fitting) == 1 else kind.removeprefix("AMD-Instinct-").removesuffix("-OAM")

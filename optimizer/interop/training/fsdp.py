@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from optimizer.interop import hugging_face
 from optimizer.interop.launch_plan import Exported, LaunchPlan, TrainingJob
-from optimizer.interop.training_launch import layout_warnings, script, shared_warnings, torchrun
+from optimizer.interop.training import hugging_face
+from optimizer.interop.training.launch import layout_warnings, script, shared_warnings, torchrun
 
 MADE_FOR: Final = f"For {hugging_face.VERSION}: TRAIN_SCRIPT takes their flags, as TRL's scripts/sft.py does."
 STACKS: Final = ("fsdp", "hf", "eager")

@@ -4,9 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from optimizer.interop import training_stack, vllm
 from optimizer.interop.asks import Ask, divided, line_of, mapping, whole, wish
-from optimizer.interop.command_lines import Server, served, server, servers
 from optimizer.interop.launch_plan import (
     Exported,
     LaunchPlan,
@@ -16,7 +14,10 @@ from optimizer.interop.launch_plan import (
     device,
     provenance,
 )
-from optimizer.interop.training_commands import Launched, launch, launched
+from optimizer.interop.readers.command_lines import Server, served, server, servers
+from optimizer.interop.readers.training_commands import Launched, launch, launched
+from optimizer.interop.serving import vllm
+from optimizer.interop.training import stack
 from optimizer.interop.yaml_text import yaml_documents
 from optimizer.workload.workload_file import Lines
 
@@ -62,7 +63,7 @@ def export(plan: LaunchPlan) -> Exported:
     """One manifest for each group of replicas, and for each training job."""
     files, warnings = {}, []
     for job in plan.jobs:
-        started = training_stack.start(job)
+        started = stack.start(job)
         head = [
             *provenance(plan, [job.purchase]),
             f"For batch/v1 and v1. Nodes are not made by it: {job.nodes} x {job.purchase.instance_type} must be there.",
@@ -219,7 +220,7 @@ def _service(group: ReplicaGroup) -> dict[str, Any]:
     }
 
 
-def _training(plan: LaunchPlan, job: TrainingJob, started: training_stack.Start) -> list[dict[str, Any]]:
+def _training(plan: LaunchPlan, job: TrainingJob, started: stack.Start) -> list[dict[str, Any]]:
     """A Job with a pod for each machine; several find the first by the name that a headless Service gives."""
     spec: dict[str, Any] = {"backoffLimit": 3, "template": {"metadata": {"labels": {"app": job.name}}}}
     if job.is_spot:
@@ -241,7 +242,7 @@ def _training(plan: LaunchPlan, job: TrainingJob, started: training_stack.Start)
     return [service, work | {"spec": spec}]
 
 
-def _training_pod(job: TrainingJob, started: training_stack.Start) -> dict[str, Any]:
+def _training_pod(job: TrainingJob, started: stack.Start) -> dict[str, Any]:
     found = device(job.purchase)
     resource = RESOURCES.get(found.vendor if found else "NVIDIA", RESOURCES["NVIDIA"])
     accelerators = {resource: str(job.accelerators_per_node)}

@@ -1,0 +1,1 @@
+"""Turns the plan's split of requests into the weights of routers."""

@@ -1,0 +1,1 @@
+"""Turns groups of replicas into files of serving engines, and settings of engines into what they ask for."""

@@ -1,0 +1,1 @@
+"""Turns training jobs into files of training software."""
