@@ -149,7 +149,7 @@ class PlanResult(Result):
         already there, unless they may be replaced.
         """
         from optimizer.api.launch_files import written
-        from optimizer.interop.launch_plan import parse_plan
+        from optimizer.interop.plan_file import parse_plan
 
         with errors_in_python():
             if not self.instances:

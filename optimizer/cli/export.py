@@ -36,7 +36,7 @@ def export(
     from optimizer.api.launch_files import written
     from optimizer.api.sources import read_text
     from optimizer.cli.streams import say, write_result
-    from optimizer.interop.launch_plan import MAX_BYTES, parse_plan
+    from optimizer.interop.plan_file import MAX_BYTES, parse_plan
 
     launch = parse_plan(read_text(plan, "plan", MAX_BYTES), plan)
     paths, warnings = written(launch, to, output, replace=force)

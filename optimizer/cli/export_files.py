@@ -5,7 +5,7 @@ from typing import Any
 
 from optimizer.api.choices import json_text
 from optimizer.api.launch_files import written
-from optimizer.interop.launch_plan import parse_plan
+from optimizer.interop.plan_file import parse_plan
 from optimizer.interop.targets import TARGETS
 from providers.errors import InvalidValue, UsageError
 

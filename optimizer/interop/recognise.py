@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from optimizer.interop.asks import Ask, Fault, Wish, divided, mapping, texts, wish
-from optimizer.interop.orchestrators import containers, dstack, kubernetes, skypilot, slurm, terraform
+from optimizer.interop.orchestrators import containers, dstack, manifests, skypilot, slurm, terraform
 from optimizer.interop.readers import command_lines
 from optimizer.interop.readers.request_log import is_log_header, is_log_json
 from optimizer.interop.readers.training_commands import Launched, launched
@@ -231,7 +231,7 @@ def _of_document(content: Mapping[str, Any], lines: Any, text: str) -> Sequence[
     if content.get("kind") == "RayService":
         return engine_settings.read_ray_service(content, lines)
     if "apiVersion" in content and "kind" in content:
-        return kubernetes.read(content, lines)
+        return manifests.read(content, lines)
     if isinstance(content.get("servingEngineSpec"), Mapping):
         return containers.production_stack(content, lines)
     if containers.is_compose(content):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from optimizer.interop.asks import Ask, line_of, whole
-from optimizer.interop.orchestrators import kubernetes
+from optimizer.interop.orchestrators import kubernetes, manifests
 from optimizer.interop.readers.command_lines import commands, server
 from optimizer.workload.workload_file import Lines
 
@@ -200,7 +200,7 @@ def _pod(
     if selector_line is not None:
         known[("spec", "nodeSelector")] = selector_line
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod}
-    found = [replace(ask, source=source, packs=False) for ask in kubernetes.read(document, known)]
+    found = [replace(ask, source=source, packs=False) for ask in manifests.read(document, known)]
     return [replace(ask, engine="tgi") for ask in found] if is_tgi else found
 
 

@@ -6,15 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, mapping, texts, whole, wish
-from optimizer.interop.launch_plan import (
-    Exported,
-    LaunchPlan,
-    Purchase,
-    ReplicaGroup,
-    TrainingJob,
-    device,
-    provenance,
-)
+from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, TrainingJob, device, provenance
 from optimizer.interop.orchestrators import tpu_slices
 from optimizer.interop.readers.command_lines import served, servers
 from optimizer.interop.serving import vllm

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from optimizer.interop.launch_plan import LaunchPlan, parse_plan
+from optimizer.interop.launch_plan import LaunchPlan
+from optimizer.interop.plan_file import parse_plan
 
 
 def make_instances(**over: Any) -> dict[str, Any]:

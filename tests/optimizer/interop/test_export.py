@@ -10,8 +10,9 @@ import pytest
 import yaml
 
 from optimizer.interop import targets
-from optimizer.interop.launch_plan import LaunchPlan, parse_plan, slug
+from optimizer.interop.launch_plan import LaunchPlan, slug
 from optimizer.interop.orchestrators import terraform
+from optimizer.interop.plan_file import parse_plan
 from optimizer.interop.routers import nginx
 from optimizer.interop.serving import vllm
 from providers.errors import UnknownName, UsageError

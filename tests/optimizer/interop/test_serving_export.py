@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from optimizer.interop import targets
-from optimizer.interop.launch_plan import LaunchPlan, ReplicaGroup, parse_plan
+from optimizer.interop.launch_plan import LaunchPlan, ReplicaGroup
+from optimizer.interop.plan_file import parse_plan
 from optimizer.interop.routers.weights import whole_weights
 from optimizer.interop.serving import sglang, tensorrt_llm, vllm
 from providers.errors import UsageError

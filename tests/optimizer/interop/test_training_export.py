@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from optimizer.interop import targets
-from optimizer.interop.launch_plan import parse_plan
+from optimizer.interop.plan_file import parse_plan
 from optimizer.interop.training import deepspeed, fsdp, megatron
 from providers.errors import UsageError
 from tests.optimizer.interop.builders import make_plan

@@ -3,7 +3,8 @@
 import json
 from typing import Any, Final
 
-from optimizer.interop.launch_plan import LaunchPlan, TrainingJob, parse_plan
+from optimizer.interop.launch_plan import LaunchPlan, TrainingJob
+from optimizer.interop.plan_file import parse_plan
 from tests.optimizer.interop.builders import make_instances
 
 RUN: Final = {"model": "meta-llama/Llama-3.1-8B", "task": "finetune", "lora_rank": None, "optimizer": "adamw"}
