@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+from anyio.abc import ByteReceiveStream
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
@@ -157,9 +158,7 @@ async def _run(words: Sequence[str], root: Path, timeout_s: float, most: int | N
     """What the command prints. Raises ToolError with its message when it fails, takes too long or prints too much."""
     try:
         with anyio.fail_after(timeout_s):
-            done = await anyio.run_process(
-                [sys.executable, "-c", _START, *words], stdin=subprocess.DEVNULL, check=False, cwd=root
-            )
+            done = await _finished([sys.executable, "-c", _START, *words], root)
     except TimeoutError:
         raise ToolError(f"stopped after {timeout_s:g} s: narrow the question, or raise --timeout") from None
     if done.returncode not in _ANSWERED:
@@ -170,3 +169,21 @@ async def _run(words: Sequence[str], root: Path, timeout_s: float, most: int | N
     if most is not None and len(text) > most:
         raise ToolError(f"the answer has {len(text):,} characters; at most {most:,} are given: narrow the question")
     return text
+
+
+async def _finished(command: Sequence[str], root: Path) -> subprocess.CompletedProcess[bytes]:
+    """The process when it has ended. Where the wait for it is cut off, it is stopped."""
+    printed = {"stdout": b"", "stderr": b""}
+
+    async def collect(name: str, stream: ByteReceiveStream | None) -> None:
+        if stream is not None:
+            printed[name] = b"".join([chunk async for chunk in stream])
+
+    with anyio.CancelScope(shield=True):
+        # A start that is cut off would leave a process for which nobody waits.
+        process = await anyio.open_process(command, stdin=subprocess.DEVNULL, cwd=root)
+    async with process, anyio.create_task_group() as readers:
+        readers.start_soon(collect, "stdout", process.stdout)
+        readers.start_soon(collect, "stderr", process.stderr)
+        code = await process.wait()
+    return subprocess.CompletedProcess(command, code, **printed)

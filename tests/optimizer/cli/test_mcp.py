@@ -1,5 +1,6 @@
 """`costopt mcp`: the tools answer with the commands' JSON over stdio, within time, output and one folder."""
 
+import gc
 import json
 import os
 import sys
@@ -77,6 +78,18 @@ def test_a_tool_that_takes_too_long_is_stopped(clean_environment: Path) -> None:
     answer = called(clean_environment, "guide", {}, timeout_s=0.05)
     assert answer.is_error
     assert "stopped after" in answer.content[0].text
+
+
+@pytest.mark.parametrize("timeout_s", [0.0001, 0.001, 0.002])
+def test_a_tool_that_is_stopped_while_it_starts_leaves_no_process(
+    clean_environment: Path, monkeypatch: pytest.MonkeyPatch, timeout_s: float
+) -> None:
+    left: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: left.append(found.exc_value))
+    for _ in range(5):
+        assert called(clean_environment, "guide", {}, timeout_s=timeout_s).is_error
+    gc.collect()
+    assert left == []
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "link", "a\0b"])
