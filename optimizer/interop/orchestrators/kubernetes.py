@@ -1,5 +1,6 @@
 """Turns groups of replicas and training jobs into Kubernetes manifests."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -30,6 +31,9 @@ _SPOT_TAINTS: Final = frozenset({"gcp", "azure"})
 """Where spot nodes carry their label as a taint too (GKE on request, AKS always)."""
 
 GROUP_LABEL: Final = "costopt-group"
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+"""What the value of a label may be: at most 63 characters (Kubernetes' documentation of labels)."""
+
 ACCELERATOR_NOTE: Final = "costopt/accelerator"
 _SHARED_MEMORY_GIB: Final = 16
 _SHARED_MEMORY: Final = {
@@ -72,7 +76,7 @@ def export(plan: LaunchPlan) -> Exported:
 
 def node_labels(purchase: Purchase, group: str) -> dict[str, str]:
     """Labels of the nodes that the plan bought: the provider's own, or one that the operator must set."""
-    if purchase.provider not in _MANAGED:
+    if purchase.provider not in _MANAGED or not _LABEL_VALUE.fullmatch(purchase.machine_type):
         return {GROUP_LABEL: group}
     labels = {"node.kubernetes.io/instance-type": purchase.machine_type}
     if purchase.attached:
@@ -82,7 +86,7 @@ def node_labels(purchase: Purchase, group: str) -> dict[str, str]:
     if purchase.purchase_option == "spot":
         key, value = SPOT_LABELS[purchase.provider]
         labels[key] = value
-    return labels
+    return {key: value for key, value in labels.items() if _LABEL_VALUE.fullmatch(value)}
 
 
 def _warnings(group: ReplicaGroup) -> Iterator[str]:
@@ -97,8 +101,21 @@ def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
             f"{name}: {purchase.provider} has no node labels that are known here: label its nodes with "
             f"{GROUP_LABEL}={name}"
         )
+    else:
+        yield from _label_warnings(name, purchase)
     if purchase.purchase_option not in ("on_demand", "spot"):
         yield f"{name}: a manifest cannot buy {purchase.purchase_option}: buy the nodes so"
+
+
+def _label_warnings(name: str, purchase: Purchase) -> Iterator[str]:
+    if not _LABEL_VALUE.fullmatch(purchase.machine_type):
+        yield (
+            f"{name}: {purchase.machine_type!r} can be no label of a node: label its nodes with {GROUP_LABEL}={name}"
+        )
+        return
+    for value in (purchase.attached, purchase.region):
+        if value and not _LABEL_VALUE.fullmatch(value):
+            yield f"{name}: {value!r} can be no label of a node: the selector leaves it out"
 
 
 def _replicas(plan: LaunchPlan, group: ReplicaGroup) -> dict[str, Any]:

@@ -233,3 +233,24 @@ def test_names_are_fit_for_dns(text: str) -> None:
     assert len(name) <= 63
     assert name[0].isalpha()
     assert all(letter.isascii() and (letter.isalnum() or letter == "-") for letter in name)
+
+
+def selector_and_warnings(**over: Any) -> tuple[dict[str, str], tuple[str, ...]]:
+    exported = targets.export(
+        make_plan(instances=[make_instances(**over)], replicas=[make_replicas(**over)]), "kubernetes"
+    )
+    manifest = next(yaml.safe_load_all(next(iter(exported.files.values()))))
+    return manifest["spec"]["template"]["spec"]["nodeSelector"], exported.warnings
+
+
+@pytest.mark.parametrize("value", ["a" * 64, "p5 48xlarge", "_p5", "p5.", "p5/48", "größe"])
+def test_a_type_that_can_be_no_label_is_told_and_a_label_of_the_operators_takes_its_place(value: str) -> None:
+    selector, warnings = selector_and_warnings(instance_type=value)
+    assert selector == {"costopt-group": "chat"}
+    assert any(f"{value!r} can be no label of a node: label its nodes with" in warning for warning in warnings)
+
+
+def test_a_region_that_can_be_no_label_is_left_out_of_the_selector_and_told() -> None:
+    selector, warnings = selector_and_warnings(region="us east")
+    assert selector == {"node.kubernetes.io/instance-type": "p5.48xlarge"}
+    assert any("'us east' can be no label of a node: the selector leaves it out" in warning for warning in warnings)
