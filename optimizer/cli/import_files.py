@@ -52,7 +52,7 @@ def recognised(source: Opened) -> Recognised:
         if (source.path / _TRITON_CONFIG).exists() and (source.path / _TRITON_MODEL).exists():
             config, model = (source.inside(name).text() for name in (_TRITON_CONFIG, _TRITON_MODEL))
             return repository(config, model, source.name)
-        if not (source.path / "config.json").exists():
+        if not (source.path / "config.json").is_file():
             raise UsageError(f"folder {source.name!r} has no config.json: it is no model, and no repository of Triton")
         return Recognised(kind="model")
     return recognise(source.text(), source.name)

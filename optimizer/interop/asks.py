@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from optimizer.workload.workload_file import Lines
@@ -27,14 +27,39 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where and how one of several alternatives is bought, with the lines that say so; None = anywhere."""
+
+    provider: str | None = None
+    region: str | None = None
+    instance_type: str | None = None
+    spot: bool = False
+    lines: Mapping[str, int] = field(default_factory=dict, hash=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degrees:
+    """Degrees of a server, where they follow the number of accelerators of a wish."""
+
+    tensor_parallel: int | None
+    pipeline_parallel: int | None
+    data_parallel: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """Accelerators that would do: one variant, `count` on each machine, as the file names it on a line."""
+    """Accelerators that would do: one variant, `count` on each machine, as the file names it on a line.
+
+    `places` and `degrees` are given where they are not those of the whole file; one of the places is enough.
+    """
 
     named: str
     accelerator: Accelerator
     count: int
     line: int | None
     variants: tuple[Accelerator, ...] = ()
+    places: tuple[Place, ...] = ()
+    degrees: Degrees | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +130,23 @@ class Ask:
     flag_faults: tuple[Fault, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
+
+    def of(self, one: Wish) -> "Ask":
+        """The ask with the degrees of one of its wishes."""
+        if one.degrees is None:
+            return self
+        return replace(self, **{name: getattr(one.degrees, name) for name in Degrees.__slots__})
+
+    def at(self, place: Place) -> "Ask":
+        """The ask in one of a wish's places."""
+        return replace(
+            self,
+            provider=place.provider,
+            region=place.region,
+            instance_type=place.instance_type,
+            spot=place.spot,
+            lines={**self.lines, **place.lines},
+        )
 
 
 def wish(named: str, count: object, line: int | None) -> Wish | Fault:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Final
 
 from optimizer.interop.answers.buying import Bought, Market, bought, place_faults, wishes_of
-from optimizer.interop.answers.serving import count_faults, model_faults, sized_service
+from optimizer.interop.answers.serving import count_faults, layout_faults, model_faults, sized_service
 from optimizer.interop.answers.training import SizedJob, cheapest_cluster, job_faults, sized_job
 from optimizer.interop.asks import Ask, Fault, Wish
 from optimizer.plans.plan import Fleet
@@ -123,13 +123,16 @@ def answer(ask: Ask, model: Architecture | None, question: Question, planner: Pl
     wishes, faults = wishes_of(ask, question.market)
     faults = [*ask.faults, *ask.flag_faults, *faults, *place_faults(ask, question.market)]
     if model is not None:
-        faults += job_faults(ask, model) if ask.training is not None else model_faults(ask, model)
+        # Degrees that follow a wish's count are that wish's.
+        common = replace(ask, tensor_parallel=None) if any(one.degrees for one in wishes) else ask
+        faults += job_faults(common, model) if ask.training is not None else model_faults(common, model)
     options = tuple(_option(ask, one, model, question) for one in wishes)
     found = Answer(ask=ask, model=model, options=options, faults=tuple(faults))
     return _with_cheaper(found, question, planner)
 
 
 def _option(ask: Ask, one: Wish, model: Architecture | None, question: Question) -> Option:
+    ask = ask.of(one)
     bargain: Bought = bought(ask, one, question.market)
     # A name may mean several variants: what is sized is what is bought.
     one = one if bargain.offer is None else replace(one, accelerator=resolve(bargain.offer.instance_type.accelerator))
@@ -142,6 +145,8 @@ def _option(ask: Ask, one: Wish, model: Architecture | None, question: Question)
         job, faults = sized_job(ask, one, model, bargain.offer, task=question.task, tokens=question.tokens)
     else:
         sized, faults = sized_service(ask, one, model, question.shape, question.slo)
+        if one.degrees:
+            faults += layout_faults(ask, model)
     rate = None
     if sized is not None and sized.performance is not None:
         rate = sized.performance.requests_per_s.value * ask.data_parallel * ask.replicas

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Final
 
 from optimizer.interop.asks import Ask, Fault, Wish
@@ -35,6 +36,16 @@ class Bought:
     offer: Offer | None
     machines: int
     faults: tuple[Fault, ...] = ()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether something keeps them from being bought."""
+        return any(fault.fatal for fault in self.faults)
+
+    @property
+    def usd_per_hour(self) -> Decimal:
+        """Of all machines; 0 where no offer is known."""
+        return Decimal(0) if self.offer is None else self.offer.usd_per_hour * self.machines
 
 
 def wishes_of(ask: Ask, market: Market) -> tuple[tuple[Wish, ...], list[Fault]]:
@@ -76,7 +87,30 @@ def place_faults(ask: Ask, market: Market) -> Iterator[Fault]:
 
 
 def bought(ask: Ask, one: Wish, market: Market) -> Bought:
-    """How the accelerators are bought: the cheapest offer of the fewest accelerators that are enough.
+    """How the accelerators are bought: in the cheapest of the wish's places, or in the file's.
+
+    What keeps them from being bought in another place is a note where one place has them.
+    """
+    if not one.places:
+        return _bought(ask, one, market)
+    found = [_bought_at(ask.at(place), one, market) for place in one.places]
+    best = min(found, key=lambda each: (each.is_stopped, each.offer is None, each.usd_per_hour))
+    others = (fault for each in found if each is not best for fault in each.faults if fault.fatal)
+    notes = others if best.is_stopped else (replace(fault, fatal=False) for fault in others)
+    return replace(best, faults=tuple(dict.fromkeys([*best.faults, *notes])))
+
+
+def _bought_at(ask: Ask, one: Wish, market: Market) -> Bought:
+    """How they are bought in one of several places, with what is wrong with the place itself."""
+    kind, faults = _named_type(ask, market)
+    if kind is not None:
+        faults += _type_faults(replace(ask, wishes=(one,)), kind)
+    found = _bought(ask, one, market)
+    return replace(found, faults=(*place_faults(ask, market), *faults, *found.faults))
+
+
+def _bought(ask: Ask, one: Wish, market: Market) -> Bought:
+    """The cheapest offer of the fewest accelerators that are enough.
 
     Several machines are bought where the seller documents a network between them, if any does.
     """

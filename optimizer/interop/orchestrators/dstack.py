@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, product
 from typing import Any, Final
 
-from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, mapping, texts, whole, wish
+from optimizer.interop.asks import Ask, Fault, Place, Wish, divided, line_of, mapping, texts, whole, wish
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, TrainingJob, device, provenance
 from optimizer.interop.orchestrators import tpu_slices
 from optimizer.interop.readers.command_lines import served, servers
@@ -177,7 +178,12 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
     )
     found = next(started, None)
     types = list(texts(content.get("instance_types")))
-    backends, regions = list(texts(content.get("backends"))), list(texts(content.get("regions")))
+    backends = [name.lower() for name in texts(content.get("backends"))]
+    regions = list(texts(content.get("regions")))
+    spot = content.get("spot_policy") == "spot"
+    if len(backends) > 1 or len(regions) > 1:
+        places = tuple(_places(backends, regions, types, spot=spot))
+        wishes = tuple(replace(one, places=places) for one in wishes)
     keys = {"model": ("model",), "nodes": ("nodes",), "replicas": ("replicas",), "place": ("regions",)}
     keys |= {"instance_type": ("instance_types",), "spot": ("spot_policy",)}
     return Ask(
@@ -187,11 +193,10 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
         wishes=wishes,
         nodes=nodes,
         replicas=whole(_least(content.get("replicas"))) or 1,
-        provider=backends[0].lower() if len(backends) == 1 else None,
+        provider=backends[0] if len(backends) == 1 else None,
         region=regions[0] if len(regions) == 1 else None,
-        # Google's n1 machines have their GPUs attached: those say what is meant.
-        instance_type=types[0] if len(types) == 1 and not types[0].startswith("n1-") else None,
-        spot=content.get("spot_policy") == "spot",
+        instance_type=_one_type(types),
+        spot=spot,
         lines={
             **{what: number for what, where in keys.items() if (number := line(*where)) is not None},
             **(found.lines if found else {}),
@@ -199,6 +204,21 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
         faults=faults,
         **served(found),
     )
+
+
+_MOST_PLACES: Final = 64
+
+
+def _places(backends: list[str], regions: list[str], types: list[str], *, spot: bool) -> Iterator[Place]:
+    """Every backend with every region that the file lists."""
+    pairs: Iterator[tuple[str | None, str | None]] = product(backends or (None,), regions or (None,))
+    for backend, region in islice(pairs, _MOST_PLACES):
+        yield Place(provider=backend, region=region, instance_type=_one_type(types), spot=spot)
+
+
+def _one_type(types: list[str]) -> str | None:
+    """The instance type; None for several, and for Google's n1: the GPUs attached to those say what is meant."""
+    return types[0] if len(types) == 1 and not types[0].startswith("n1-") else None
 
 
 def _least(value: Any) -> Any:

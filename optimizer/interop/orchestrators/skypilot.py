@@ -1,11 +1,11 @@
 """Turns groups of replicas into SkyPilot service files, and SkyPilot files into what they ask for."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from optimizer.interop.asks import Ask, Fault, Wish, divided, line_of, mapping, texts, whole, wish
+from optimizer.interop.asks import Ask, Degrees, Fault, Place, Wish, divided, line_of, mapping, texts, whole, wish
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, TrainingJob, device, provenance
 from optimizer.interop.orchestrators import tpu_slices
 from optimizer.interop.readers.command_lines import Server, filled, served, servers
@@ -218,7 +218,6 @@ def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
 
 def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
     """The one service or task of a SkyPilot file, with every accelerator that it would take as a wish."""
-    found: list[Wish | Fault] = []
     base = mapping(content.get("resources"))
     alternatives: list[tuple[str | int, ...]] = [("resources",)]
     machines: list[Mapping[str, Any]] = [base]
@@ -226,13 +225,17 @@ def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
         if isinstance(base.get(key), list):
             alternatives = [("resources", key, index) for index in range(len(base[key]))]
             machines = [{**base, **mapping(one)} for one in base[key]]
-    for path, machine in zip(alternatives, machines, strict=True):
-        found += _wishes(machine, path, lines)
-    wishes, faults = divided(list({str(one): one for one in found}.values()))
+    places = [_place(machine, path, lines) for machine, path in zip(machines, alternatives, strict=True)]
+    found = [
+        replace(one, places=(place,)) if isinstance(one, Wish) and any(place != other for other in places) else one
+        for machine, path, place in zip(machines, alternatives, places, strict=True)
+        for one in _wishes(machine, path, lines)
+    ]
+    wishes, faults = divided(_merged(found))
     nodes = whole(content.get("num_nodes")) or 1
     variables = _variables(content, wishes[0].count if wishes else None, nodes)
     server = _server(content, lines, variables)
-    places = [_place(machine) for machine in machines]
+    wishes = _with_degrees(wishes, server, content, lines, nodes)
     return [
         Ask(
             source="SkyPilot",
@@ -241,7 +244,7 @@ def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
             wishes=wishes,
             nodes=nodes,
             replicas=_replicas(content.get("service")),
-            spot=any(machine.get("use_spot") is True for machine in machines),
+            spot=any(place.spot for place in places),
             lines={
                 "model": line_of(lines, "envs") or line_of(lines, "run") or 1,
                 **{name: line for name, path in _PATHS.items() if (line := line_of(lines, *path)) is not None},
@@ -260,6 +263,9 @@ _MODEL_VARIABLES: Final = ("MODEL_NAME", "MODEL_ID", "MODEL", "HF_MODEL", "HF_MO
 """Variables that files of SkyPilot's gallery keep the model in."""
 
 _DOWNLOAD: Final = re.compile(r"\b(?:tune|hf|huggingface-cli)\s+download\s+([\w.${}-]+/[\w.${}-]+)")
+_MOST_COUNTS: Final = 16
+"""Numbers of accelerators that degrees are worked out for, each by reading the script again."""
+
 _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "nodes": ("num_nodes",),
     "replicas": ("service",),
@@ -267,6 +273,40 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "instance_type": ("resources", "instance_type"),
     "spot": ("resources", "use_spot"),
 }
+
+
+def _merged(found: Iterable[Wish | Fault]) -> list[Wish | Fault]:
+    """Each wish and fault once; alternatives with the same accelerators on the same line are places of one wish."""
+    merged: dict[object, Wish | Fault] = {}
+    for one in found:
+        if isinstance(one, Fault):
+            merged.setdefault(one, one)
+            continue
+        key = (one.named, one.accelerator.name, one.count, one.line)
+        known = merged.get(key)
+        if isinstance(known, Wish):
+            one = replace(known, places=tuple(dict.fromkeys([*known.places, *one.places])))
+        merged[key] = one
+    return list(merged.values())
+
+
+def _with_degrees(
+    wishes: tuple[Wish, ...], server: Server | None, content: Mapping[str, Any], lines: Lines, nodes: int
+) -> tuple[Wish, ...]:
+    """The wishes with the degrees that the run script takes from the number of accelerators, where they differ."""
+    counts = sorted({one.count for one in wishes})[:_MOST_COUNTS]
+    if server is None or len(counts) == 1 or "$" not in str(content.get("run")):
+        return wishes
+    started = {count: _server(content, lines, _variables(content, count, nodes)) for count in counts}
+    degrees = {count: _degrees(one) for count, one in started.items() if one is not None}
+    if len(set(degrees.values())) == 1:
+        return wishes
+    return tuple(replace(one, degrees=degrees.get(one.count)) for one in wishes)
+
+
+def _degrees(server: Server) -> Degrees:
+    fields = served(server)
+    return Degrees(**{name: fields[name] for name in Degrees.__slots__})
 
 
 def _variables(content: Mapping[str, Any], count: int | None, nodes: int) -> dict[str, str]:
@@ -354,7 +394,7 @@ def _wish(name: str, count: object, line: int | None, machine: Mapping[str, Any]
     place = _place(machine)
     meant = _MEANT.get(name.lower(), name)
     for begin, names in _MEANT_ON.items():
-        if begin == place["provider"] or (place["instance_type"] or "").lower().startswith(begin):
+        if begin == place.provider or (place.instance_type or "").lower().startswith(begin):
             meant = names.get(name.lower(), meant)
     found = wish(meant, count, line)
     return replace(found, named=name) if isinstance(found, Wish) else found
@@ -370,21 +410,26 @@ def _server(content: Mapping[str, Any], lines: Lines, variables: Mapping[str, st
     return next(servers(run, begin, variables), None)
 
 
-def _common(places: Sequence[Mapping[str, str | None]], key: str) -> str | None:
+def _common(places: Sequence[Place], key: str) -> str | None:
     """What all alternatives say alike."""
-    values = {place[key] for place in places}
+    values: set[str | None] = {getattr(place, key) for place in places}
     return values.pop() if len(values) == 1 else None
 
 
-def _place(machine: Mapping[str, Any]) -> dict[str, str | None]:
+def _place(machine: Mapping[str, Any], path: tuple[str | int, ...] = (), lines: Lines | None = None) -> Place:
+    """Where and how a machine is bought, and the lines below `path` that say so."""
     parts = str(machine.get("infra") or "").split("/")
     cloud = parts[0] or str(machine.get("cloud") or "")
     region = parts[1] if len(parts) > 1 else machine.get("region")
-    return {
-        "provider": cloud.lower() if cloud and cloud != "*" else None,
-        "region": str(region) if region and region != "*" else None,
-        "instance_type": _instance_type(machine),
-    }
+    named = next((key for key in ("infra", "region", "cloud") if key in machine), "infra")
+    keys = {"place": named, "instance_type": "instance_type", "spot": "use_spot"}
+    return Place(
+        provider=cloud.lower() if cloud and cloud != "*" else None,
+        region=str(region) if region and region != "*" else None,
+        instance_type=_instance_type(machine),
+        spot=machine.get("use_spot") is True,
+        lines={what: lines[(*path, key)] for what, key in keys.items() if lines and (*path, key) in lines},
+    )
 
 
 def _instance_type(machine: Mapping[str, Any]) -> str | None:

@@ -67,6 +67,37 @@ def test_tensor_parallelism_that_does_not_divide_the_heads_is_told_with_what_doe
     assert "1, 2, 4, 8" in fix
 
 
+def test_alternatives_are_bought_where_and_how_each_says(costopt: Command) -> None:
+    text = (
+        "resources:\n  ordered:\n    - {cloud: aws, region: us-east-1, accelerators: 'A100-80GB:8'}\n"
+        "    - cloud: gcp\n      accelerators: L4:8\n      use_spot: true\n"
+        "    - {infra: lambda, accelerators: 'A10G:1'}\n"
+        "run: vllm serve meta-llama/Llama-3.1-8B-Instruct -tp $SKYPILOT_NUM_GPUS_PER_NODE\n"
+    )
+    document = imported(costopt, text)
+    (service,) = document["services"]
+    bought = [option["instance"] for option in service["options"]]
+    first, second = bought[0], bought[1]
+    assert (first["provider"], first["region"], first["purchase_option"]) == ("aws", "us-east-1", "on_demand")
+    assert (second["provider"], second["purchase_option"]) == ("gcp", "spot")
+    assert bought[2] is None
+    assert [fault for fault in faults(document) if "A10G is not sold in lambda" in fault[1]]
+    assert document["works"]
+
+
+def test_accelerators_that_one_of_several_places_has_are_bought_there(costopt: Command) -> None:
+    text = "resources: {accelerators: 'L4:1', any_of: [{infra: lambda}, {infra: gcp}]}\n"
+    document = imported(costopt, text + "run: vllm serve meta-llama/Llama-3.2-3B\n")
+    (option,) = document["services"][0]["options"]
+    assert option["instance"]["provider"] == "gcp"
+    assert not faults(document)
+    (note,) = option["faults"]
+    assert "L4 is not sold in lambda" in note["fault"]
+    nowhere = text.replace("L4:1", "A10G:1")
+    document = imported(costopt, nowhere + "run: vllm serve meta-llama/Llama-3.2-3B\n", code=3)
+    assert {what for _, what, _ in faults(document)} == {"A10G is not sold in lambda", "A10G is not sold in gcp"}
+
+
 def test_an_accelerator_that_the_region_does_not_sell_is_told_with_where_it_is(costopt: Command) -> None:
     text = "resources:\n  infra: aws/eu-west-3\n  accelerators: MI300X:8\nrun: vllm serve Qwen/Qwen2.5-7B\n"
     what = " ".join(fault for _, fault, _ in faults(imported(costopt, text, code=3)))
@@ -204,3 +235,10 @@ def test_a_model_is_read_from_standard_input(costopt: Command, monkeypatch: pyte
     outcome = costopt("import", "-", "-f", "json")
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out)["services"][0]["cheaper"]["instances"]
+
+
+def test_a_folder_whose_configuration_is_a_folder_is_no_model(costopt: Command) -> None:
+    Path("model/config.json").mkdir(parents=True)
+    outcome = costopt("import", "model")
+    assert outcome.code == 2
+    assert "has no config.json" in outcome.err

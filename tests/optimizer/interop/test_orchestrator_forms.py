@@ -74,6 +74,44 @@ def test_every_way_to_ask_skypilot_for_machines(resources: str, expected: list[t
     assert not ask.faults
 
 
+def test_degrees_follow_the_accelerators_of_each_wish() -> None:
+    ask = only(SERVICE)
+    assert [ask.of(wish).tensor_parallel for wish in ask.wishes] == [16, 8, 4]
+    same = only(SERVICE.replace("{L40S:8, A100-80GB:4, H100:2}", "{L40S:8, H100:8}"))
+    assert [wish.degrees for wish in same.wishes] == [None, None]
+
+
+def test_every_alternative_of_skypilot_has_its_own_place() -> None:
+    text = (
+        "resources:\n  any_of:\n"
+        "    - infra: aws/us-east-1\n      accelerators: H100:8\n      use_spot: true\n"
+        "    - cloud: gcp\n      region: us-central1\n      accelerators: H100:8\n"
+        "    - {infra: lambda, accelerators: H100:8}\n"
+        "run: vllm serve m\n"
+    )
+    ask = only(text)
+    places = [(place.provider, place.region, place.spot) for wish in ask.wishes for place in wish.places]
+    assert places == [("aws", "us-east-1", True), ("gcp", "us-central1", False), ("lambda", None, False)]
+    assert [wish.places[0].lines.get("place") for wish in ask.wishes] == [3, 7, 9]
+    assert (ask.provider, ask.region, ask.spot) == (None, None, True)
+
+
+def test_one_line_of_accelerators_in_several_places_is_one_wish() -> None:
+    (wish,) = only(
+        "resources: {accelerators: 'A100:8', any_of: [{cloud: gcp}, {cloud: aws}]}\nrun: vllm serve m\n"
+    ).wishes
+    assert [place.provider for place in wish.places] == ["gcp", "aws"]
+
+
+def test_dstack_is_narrowed_to_every_backend_and_region_that_it_lists() -> None:
+    text = "type: service\ncommands: [vllm serve m]\nresources: {gpu: H100}\nspot_policy: spot\n"
+    (wish,) = only(f"{text}backends: [aws, GCP]\nregions: [us-east-1]\n").wishes
+    assert [(place.provider, place.region) for place in wish.places] == [("aws", "us-east-1"), ("gcp", "us-east-1")]
+    assert all(place.spot for place in wish.places)
+    ask = only(f"{text}backends: [aws]\n")
+    assert (ask.provider, ask.wishes[0].places) == ("aws", ())
+
+
 def test_a_size_and_more_is_every_card_that_has_it() -> None:
     found = {wish.accelerator.name for wish in only("resources: {accelerators: '80GB+:2'}\nrun: vllm serve m\n").wishes}
     assert {"H100-SXM5-80GB", "H200-SXM5-141GB", "B200"} <= found
