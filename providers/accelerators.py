@@ -18,6 +18,7 @@ _MEMORY = re.compile(r"(\d+(?:\.\d+)?)(?:gib|gb|g)")
 _MEMORY_TYPES: Final = frozenset(["hbm2", "hbm2e", "hbm3", "hbm3e", "hbm", "gddr6", "gddr6x", "gddr7"])
 _FORM_FACTORS: Final = MappingProxyType(
     {"sxm": "SXM", "sxm2": "SXM", "sxm3": "SXM", "sxm4": "SXM", "sxm5": "SXM", "sxm6": "SXM", "nvlink": "SXM"}
+    | {"hgx": "SXM", "dgx": "SXM"}
     | {"pcie": "PCIe", "pci": "PCIe", "nvl": "NVL", "oam": "OAM"}
 )
 _LABEL_TOLERANCE_GIB: Final = 0.75
@@ -211,7 +212,12 @@ def _preference(accelerator: Accelerator) -> tuple[int, float]:
 
 
 def _suggestions(name: str) -> tuple[str, ...]:
-    """Near canonical names, found through families too (`h10` suggests the H100s)."""
-    near_families = nearest(_parse(name).family, _by_family())
-    by_family = [a.name for family in near_families for a in _by_family()[family]]
-    return tuple(dict.fromkeys([*nearest(name, catalogue()), *by_family]))[:4]
+    """Near canonical names, found through families too: `h10` suggests the H100s, and `h1000` those before B100."""
+    asked = _parse(name).family
+    near_families = nearest(asked, _by_family())
+    begun = sorted((family for family in _by_family() if asked.startswith(family)), key=len, reverse=True)
+    first, others = (
+        [a.name for family in found for a in sorted(_by_family()[family], key=_preference)]
+        for found in (begun, near_families)
+    )
+    return tuple(dict.fromkeys([*first, *nearest(name, catalogue()), *others]))[:4]

@@ -130,7 +130,7 @@ def inside(name: str, root: Path) -> Path:
     """The file below the folder. Raises ToolError for one that is elsewhere, also behind a link."""
     try:
         path = (root / name).resolve()
-    except (OSError, ValueError):
+    except (OSError, RuntimeError, ValueError):
         raise ToolError(f"{name!r} is no name of a file") from None
     if not path.is_relative_to(root):
         raise ToolError(f"{name!r} is outside the folder that this server may read")

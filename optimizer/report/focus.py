@@ -314,10 +314,8 @@ def _typed_columns(columns: Mapping[str, str], tags: Sequence[str], parameters: 
     yield f"try_cast({_text(columns, 'ChargePeriodEnd')} AS TIMESTAMPTZ) AS ended"
     yield f"coalesce({_text(columns, 'ServiceProviderName')}, {_text(columns, 'ProviderName')}) AS seller"
     details, description = _text(columns, "SkuPriceDetails"), _text(columns, "ChargeDescription")
-    yield (
-        f"concat_ws(' ', {details}, {_text(columns, 'x_InstanceType')}, {_text(columns, 'SkuMeter')}, {description}) "
-        "AS text"
-    )
+    parts = [details, _text(columns, "x_InstanceType"), _azure_type(columns), _text(columns, "SkuMeter"), description]
+    yield f"concat_ws(' ', {', '.join(parts)}) AS text"
     tags_text = _text(columns, "Tags")
     for number, tag in enumerate(tags):
         parameters[f"tag_{number}"] = "/" + tag.replace("~", "~0").replace("/", "~1")
@@ -325,6 +323,17 @@ def _typed_columns(columns: Mapping[str, str], tags: Sequence[str], parameters: 
             f"CASE WHEN json_valid({tags_text}) THEN json_extract_string({tags_text}, $tag_{number}) END "
             f"AS tag_{number}"
         )
+
+
+def _azure_type(columns: Mapping[str, str]) -> str:
+    """The size that Azure's own columns name, in its details or by its meter: `ND96isr H100 v5 Spot`."""
+    details = _text(columns, "x_SkuDetails")
+    meter = f"coalesce({_text(columns, 'x_SkuMeterName')}, {_text(columns, 'SkuMeter')})"
+    size = f"replace(regexp_replace({meter}, ' (Spot|Low Priority)$', ''), ' ', '_')"
+    return (
+        f"coalesce(CASE WHEN json_valid({details}) THEN json_extract_string({details}, '$.ServiceType') END, "
+        f"CASE WHEN regexp_matches({meter}, '^N[A-Z][0-9]') THEN 'Standard_' || {size} END)"
+    )
 
 
 def _text(columns: Mapping[str, str], name: str) -> str:

@@ -92,9 +92,10 @@ def test_a_tool_that_is_stopped_while_it_starts_leaves_no_process(
     assert left == []
 
 
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "link", "a\0b"])
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "link", "loop", "a\0b"])
 def test_files_outside_the_folder_are_refused(clean_environment: Path, name: str) -> None:
     Path("link").symlink_to("/etc/passwd")
+    Path("loop").symlink_to("loop")
     with pytest.raises(ToolError):
         inside(name, clean_environment.resolve())
 

@@ -55,7 +55,13 @@ def test_a_bare_a100_of_skypilot_has_40_gb() -> None:
 def test_an_accelerator_that_does_not_exist_is_told_with_line_and_suggestion() -> None:
     (fault,) = only("resources:\n  accelerators: H1000:8\n").faults
     assert fault.line == 2
-    assert "H100" in fault.fix
+    assert fault.fix.startswith("did you mean H100-SXM5-80GB, H100-PCIe-80GB")
+
+
+@pytest.mark.parametrize("board", ["HGX H100", "NVIDIA DGX H100", "h100-hgx"])
+def test_boards_of_a_vendor_carry_its_modules(board: str) -> None:
+    (wish,) = only(f"resources:\n  accelerators: '{board}:8'\n").wishes
+    assert [variant.name for variant in wish.variants] == ["H100-SXM5-80GB"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,11 @@ from tests.optimizer.report.builders import DECEMBER
 from tests.optimizer.report.focus_rows import COLUMNS_1_3, write_focus
 
 Read = Callable[..., Actuals]
-MACHINES = (make_instance_type(count=8, name="p5.48xlarge"), make_instance_type(gpu="A10G", name="g5.4xlarge"))
+MACHINES = (
+    make_instance_type(count=8, name="p5.48xlarge"),
+    make_instance_type(gpu="A10G", name="g5.4xlarge"),
+    make_instance_type(provider="azure", count=8, name="Standard_ND96isr_H100_v5"),
+)
 
 
 @pytest.fixture

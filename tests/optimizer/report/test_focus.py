@@ -43,6 +43,20 @@ def test_the_machine_is_found_in_the_details_of_the_price_too(read_bill: Read) -
     assert [group.accelerator for group in found.groups] == ["A10G"]
 
 
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"x_SkuDetails": '{"UsageType": "ComputeHR", "ServiceType": "Standard_ND96isr_H100_v5", "VMName": "a"}'},
+        {"x_SkuMeterName": "ND96isr H100 v5"},
+        {"x_SkuMeterName": "ND96isr H100 v5 Spot", "x_SkuDetails": "none"},
+    ],
+)
+def test_azures_machines_are_found_in_its_own_columns(read_bill: Read, own: dict[str, str]) -> None:
+    row = focus_row(ServiceProviderName="Microsoft", ChargeDescription="Virtual Machines", RegionId="eastus", **own)
+    (group,) = read_bill(row, columns=(*COLUMNS_1_3, *own)).groups
+    assert (group.instance_type, group.accelerators) == ("Standard_ND96isr_H100_v5", 8)
+
+
 def test_a_text_that_names_two_machines_names_none(read_bill: Read) -> None:
     (group,) = read_bill(focus_row(ChargeDescription="p5.48xlarge to g5.4xlarge")).groups
     assert group.instance_type is None
