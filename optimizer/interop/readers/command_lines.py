@@ -2,7 +2,6 @@
 
 import math
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -67,6 +66,12 @@ _SUFFIXED: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
 _VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-([^}$]*))?\})", re.ASCII)
 _PRODUCT: Final = re.compile(r"\$\(\(\s*([\w${}]+)\s*\*\s*([\w${}]+)\s*\)\)", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
+_BEGIN: Final = re.compile(r"[^ \t\r\n]")
+_WORD: Final = re.compile(r"""(?:[^ \t\r\n'"\\]++|\\.|'[^']*+'|"(?:[^"\\]++|\\.)*+")++(?=[ \t\r\n]|$)""")
+_QUOTED: Final = re.compile(r"""'([^']*)'|"((?:[^"\\]++|\\.)*+)"|\\(.)""")
+_ESCAPED: Final = re.compile(r"""\\(["\\])""")
+"""Words of a POSIX shell, and the quotes and backslashes that it takes off."""
+
 _NAME: Final = re.compile(r"[\w./~$]")
 _LONGEST_LINE: Final = 100_000
 _LONGEST_VALUE: Final = 1000
@@ -195,13 +200,25 @@ def commands(
     text = _PRODUCT.sub(lambda match: _product(match, known), text)
     room = _MOST_FILLED
     for begin, words in _split(text, first_line):
-        plain = [(number, filled(word, known) if room > 0 else word) for number, word in words]
+        plain = [(number, filled(word, known) if room > 0 and "$" in word else word) for number, word in words]
         room -= sum(len(after) - len(before) for (_, before), (_, after) in zip(words, plain, strict=True))
-        assigned = [_ASSIGNMENT.fullmatch(word) for _, word in plain if word != "export"]
-        if all(assigned):
-            known |= {match[1]: match[2] for match in assigned if match and len(match[2]) <= _LONGEST_VALUE}
-        else:
+        assigned = _assigned(plain)
+        if assigned is None:
             yield begin, plain
+        else:
+            known |= {name: value for name, value in assigned.items() if len(value) <= _LONGEST_VALUE}
+
+
+def _assigned(words: Sequence[tuple[int, str]]) -> dict[str, str] | None:
+    """The variables of a command that does nothing but assign them; None for another one."""
+    found: dict[str, str] = {}
+    for _, word in words:
+        match = _ASSIGNMENT.fullmatch(word)
+        if match is not None:
+            found[match[1]] = match[2]
+        elif word != "export":
+            return None
+    return found
 
 
 def _product(match: re.Match[str], variables: Mapping[str, str]) -> str:
@@ -232,10 +249,19 @@ def _split(text: str, first_line: int) -> Iterator[tuple[int, list[tuple[int, st
 
 
 def _words(line: str) -> list[str]:
+    """The words of a line without its comment; none where a quote is left open, which another line closes."""
     if len(line) > _LONGEST_LINE:
         return []
-    try:
-        return shlex.split(line, comments=True)
-    except ValueError:
-        # A quote that another line closes: its words cannot be told apart here.
-        return []
+    words, at = [], 0
+    while (begin := _BEGIN.search(line, at)) and begin[0] != "#":
+        word = _WORD.match(line, begin.start())
+        if word is None:
+            return []
+        words.append(_QUOTED.sub(_unquoted, word[0]))
+        at = word.end()
+    return words
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    single, double, escaped = match.groups()
+    return single if single is not None else escaped if double is None else _ESCAPED.sub(r"\1", double)

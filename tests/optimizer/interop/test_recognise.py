@@ -1,14 +1,17 @@
 """Files of other tools: what they ask for, by line; what export wrote comes back; hostile files are refused."""
 
 import json
+import shlex
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from optimizer.interop import targets
 from optimizer.interop.asks import Ask
 from optimizer.interop.launch_plan import LaunchPlan
-from optimizer.interop.readers.command_lines import servers
+from optimizer.interop.readers.command_lines import commands, servers
 from optimizer.interop.readers.request_log import csv_lines
 from optimizer.interop.recognise import recognise, with_wish
 from optimizer.workload.traces import read_trace, summarize
@@ -240,3 +243,24 @@ def test_flags_that_mean_nothing_are_told_not_left_out(flags: str, told: str, fa
 
 def test_flags_that_leave_it_to_the_engine_are_no_fault() -> None:
     assert only("vllm serve m --max-model-len auto -tp 2 -q fp8\n").flag_faults == ()
+
+
+@given(st.text(alphabet=" ab='\"\\\t-.", max_size=40))
+def test_words_of_a_command_are_those_of_a_posix_shell(line: str) -> None:
+    line = f"run {line}."
+    try:
+        expected = [shlex.split(line)]
+    except ValueError:
+        expected = []
+    assert [[word for _, word in words] for _, words in commands(line)] == expected
+
+
+@pytest.mark.parametrize("quote", ["'", '"', 'a"x" ' * 9000 + "'"])
+def test_quotes_that_stay_open_cost_no_more_than_others(quote: str) -> None:
+    ask = only("#!/bin/bash\n" + (quote + "ab\\c d" * 5000 + "\n") * 20 + "vllm serve org/model -tp 8\n")
+    assert ask.tensor_parallel == 8
+
+
+def test_a_hash_within_a_word_is_no_comment() -> None:
+    ask = only("vllm serve org/model --served-model-name a#b -tp 4  # eight later: -tp 8\n")
+    assert ask.tensor_parallel == 4
