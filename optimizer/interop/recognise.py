@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import Any, Final, Literal
 
 from optimizer.interop.asks import Ask, Fault, Wish, divided, mapping, texts, wish
@@ -180,6 +181,10 @@ def _elsewhere(found: Launched) -> tuple[Fault, ...]:
     """Settings that stand in a file which the command names: it is not opened."""
     if found.config is None:
         return ()
+    if not PurePath(found.config).suffix:
+        what = f"settings are those of the recipe {found.config}, which are not known here"
+        fix = f"`tune cp {shlex.quote(found.config)} FILE.yaml` writes them, and import reads that"
+        return (Fault(line=found.line, what=what, fix=fix, fatal=False),)
     what = f"settings stand in {found.config}, which is not opened"
     return (
         Fault(line=found.line, what=what, fix=f"`costopt import {shlex.quote(found.config)}` reads it", fatal=False),
@@ -244,7 +249,7 @@ def _of_document(content: Mapping[str, Any], lines: Any, text: str) -> Sequence[
         return engine_settings.read_ray(content, lines, [found["accelerator"] for found in _stated(text)])
     settings = settings_of(content, lines)
     if is_training(settings):
-        return [_on_stated(_of_settings(content, lines), None, next(_stated(text), None))]
+        return [_on_stated(_of_settings(content, lines), settings.count("nodes"), next(_stated(text), None))]
     if engine_settings.is_engine(content):
         return [_of_engine(engine_settings.read(content, lines), text)]
     return ()
@@ -304,6 +309,7 @@ def _of_settings(content: Mapping[str, Any], lines: Any) -> Ask:
         model=settings.model,
         tensor_parallel=settings.count("tensor_parallel"),
         pipeline_parallel=settings.count("pipeline_parallel"),
+        accelerators_per_machine=settings.ranks_per_node(settings.count("nodes")),
         training=training_of(settings),
         lines=settings.lines,
     )

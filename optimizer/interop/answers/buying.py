@@ -232,6 +232,10 @@ def _no_price(ask: Ask, one: Wish, option: PurchaseOption, sold: Iterable[Offer]
         what = f"{ask.provider} sells no spot instances"
         return Fault(line=line or one.line, what=what, fix=f"ask for on demand, or one of {', '.join(sellers)}")
     others = [offer for offer in sold if offer.purchase_option is option]
+    traits = sorted({trait for offer in others for trait in offer.instance_type.traits})
+    if others and all(offer.instance_type.traits for offer in others):
+        what = f"{one.named} is sold {asked} only as {', '.join(traits)}, which are left out: the cost is not known"
+        return Fault(line=line or one.line, what=what, fix=f"--include {','.join(traits)} counts them", fatal=False)
     if others:
         fix = f"{asked} in {', '.join(_places(others)[:_PLACES_NAMED])}"
     else:

@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from optimizer.interop.asks import TrainingAsk, whole
 from optimizer.interop.readers.command_lines import commands
-from optimizer.interop.readers.training_settings import Setting, Settings, is_training, plain, settings_of, training_of
+from optimizer.interop.readers.training_settings import (
+    Setting,
+    Settings,
+    is_training,
+    plain,
+    settings_of,
+    torchtune_model,
+    training_of,
+)
 
 _LAUNCHERS: Final[Mapping[tuple[str, ...], str]] = {
     ("torchrun",): "torchrun",
@@ -108,18 +116,17 @@ def launch(words: Sequence[str], numbers: Sequence[int], line: int) -> Launched 
         return None
     script = " ".join(others)
     training = training_of(settings, stack=_STACKS.get(program))
+    if program == "accelerate" and training.zero_stage == 0:
+        # It takes what is not said from a configuration of its user.
+        training = replace(training, zero_stage=None)
     nodes = whole((settings.text("nnodes", "num_machines", "num_nodes") or "").partition(":")[0])
-    per_node = settings.count("ranks_per_node")
-    ranks = settings.count("ranks")
-    if per_node is None and ranks is not None and ranks % (nodes or 1) == 0:
-        per_node = ranks // (nodes or 1)
     task = training.task if settings.text("finetuning_type", "train_type") else _task(training, script)
     return Launched(
         program=program,
         line=line,
-        model=settings.model,
+        model=settings.model or (torchtune_model(settings.text("config") or "") if program == "torchtune" else None),
         nodes=nodes,
-        ranks_per_node=per_node,
+        ranks_per_node=settings.ranks_per_node(nodes),
         tensor_parallel=settings.count("tensor_parallel"),
         pipeline_parallel=settings.count("pipeline_parallel"),
         training=replace(training, task=task),

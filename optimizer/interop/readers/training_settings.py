@@ -46,6 +46,7 @@ _EVIDENCE: Final = frozenset(
         *("per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size_per_gpu", "per_device_batch"),
         *("per_device_batch_size", "per_gpu_train_batch_size", "gradient_accumulation_steps", "lora_r", "lora_rank"),
         *("finetuning_type", "train_iters", "train_samples", "zero_optimization.stage", "num_train_epochs", "use_peft"),
+        *("distributed_type", "fsdp_config.fsdp_sharding_strategy", "fsdp_config.fsdp_version"),
     }
 )
 """Settings that only a training job has."""
@@ -126,13 +127,17 @@ _RECOMPUTES: Final = (
         "use_gradient_checkpointing",
     ),
     *("fsdp_config.activation_checkpointing", "fsdp_activation_checkpointing"),
+    "fsdp_config.fsdp_activation_checkpointing",
 )
 _OFFLOADS: Final[Mapping[str, str]] = {
     "zero_optimization.offload_optimizer.device": "optimizer",
     "zero_optimization.offload_param.device": "params",
     "offload_optimizer_device": "optimizer",
     "offload_param_device": "params",
+    "deepspeed_config.offload_optimizer_device": "optimizer",
+    "deepspeed_config.offload_param_device": "params",
     "fsdp_offload_params": "params",
+    "fsdp_config.fsdp_offload_params": "params",
     "fsdp_config.offload_params": "params",
     "fsdp_cpu_offload": "params",
     "fsdp_config.cpu_offload": "params",
@@ -144,6 +149,7 @@ _HOSTS: Final = ("cpu", "nvme", "true", "1")
 _MEGATRON_SHARDING: Final[Mapping[str, int]] = {"optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 _ZERO_IN_A_NAME: Final = re.compile(r"(?:z|zero)[_-]?(?:stage)?[_-]?([0-3])(?!\d)", re.IGNORECASE)
 _HUGGING_FACE: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w-][\w.-]*(?<!\.model)(?<!\.json)", re.ASCII)
+_BUILDER: Final = re.compile(r"(?:q?lora_|dora_)?([a-z]+)(\d(?:_[1-9])?)?_(\d+(?:_\d)?b)(?:_[a-z_]+)?", re.ASCII)
 _DEEPEST: Final = 6
 _MOST_SETTINGS: Final = 2000
 
@@ -186,7 +192,15 @@ class Settings:
     def model(self) -> str | None:
         """The model that is trained; of Megatron-LM, which is given a shape, the one whose tokenizer it takes."""
         tokenizer = self.text("tokenizer_model") or ""
-        return self.text(*MODELS) or (tokenizer if _HUGGING_FACE.fullmatch(tokenizer) else None)
+        builder = torchtune_model((self.text("model._component_") or "").rpartition(".")[2])
+        return self.text(*MODELS) or builder or (tokenizer if _HUGGING_FACE.fullmatch(tokenizer) else None)
+
+    def ranks_per_node(self, nodes: int | None) -> int | None:
+        """Ranks of each machine, said as such or as those of all machines."""
+        ranks = self.count("ranks")
+        if ranks is not None and ranks % (nodes or 1) == 0:
+            return self.count("ranks_per_node") or ranks // (nodes or 1)
+        return self.count("ranks_per_node")
 
     @property
     def lines(self) -> dict[str, int]:
@@ -195,6 +209,15 @@ class Settings:
         groups["precision"] = ("mixed_precision", "precision", "dtype", "bf16", "fp16", "fp8_format", "fp8")
         found = {what: self.first(names) for what, names in groups.items()}
         return {what: one.line for what, one in found.items() if one is not None and one.line is not None}
+
+
+def torchtune_model(name: str) -> str | None:
+    """The model of a builder or recipe of torchtune: `lora_llama3_1_70b` is llama-3.1-70b; None for another name."""
+    match = _BUILDER.fullmatch(name.lower().replace("/", "_"))
+    if match is None:
+        return None
+    family, version, size = ((part or "").replace("_", ".") for part in match.groups())
+    return f"{family}{version}-{size}" if family == "qwen" else "-".join(filter(None, (family, version, size)))
 
 
 def plain(name: str) -> str:
@@ -334,6 +357,9 @@ def _master_weights(settings: Settings) -> bool | None:
         return False
     loaded = (settings.text("dtype", "torch_dtype") or "").removeprefix("torch.")
     mixed = settings.is_on("bf16"), settings.is_on("fp16")
+    if _stack(settings) == "eager":
+        # torchtune trains in the dtype alone.
+        return None if not loaded else loaded not in ("bf16", "fp16")
     if _PRECISIONS.get(loaded) in ("bf16", "fp16") and mixed == (False, False):
         return False
     return True if loaded == "float32" and True in mixed else None
@@ -352,12 +378,20 @@ def _zero_stage(settings: Settings) -> int | None:
     sharding = settings.text("fsdp_config.fsdp_sharding_strategy", "fsdp_sharding_strategy", "fsdp") or ""
     if "grad_op" in sharding.lower() or sharding == "2":
         return 2
-    gathered = settings.is_on("fsdp_config.reshard_after_forward", "fsdp_reshard_after_forward")
+    gathered = settings.is_on(
+        "fsdp_config.reshard_after_forward",
+        "fsdp_reshard_after_forward",
+        "fsdp_config.fsdp_reshard_after_forward",
+    )
     has_fsdp = sharding and settings.is_on("fsdp") is not False
     if has_fsdp or settings.is_on("use_fsdp", "fsdp") or any(name.startswith("fsdp_") for name in settings.values):
         return 2 if gathered is False else 3
     in_name = _ZERO_IN_A_NAME.search((settings.text("deepspeed", "deepspeed_config_file") or "").rpartition("/")[2])
-    return int(in_name[1]) if in_name else None
+    if in_name:
+        return int(in_name[1])
+    # Trainers that are told neither FSDP nor DeepSpeed keep a whole copy on every rank.
+    elsewhere = settings.text("deepspeed", "deepspeed_config_file", "config_file", "config", "accelerate_config")
+    return 0 if _stack(settings) == "hf" and not elsewhere else None
 
 
 def _offloaded(settings: Settings) -> Iterator[str]:

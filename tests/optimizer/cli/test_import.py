@@ -242,3 +242,12 @@ def test_a_folder_whose_configuration_is_a_folder_is_no_model(costopt: Command) 
     outcome = costopt("import", "model")
     assert outcome.code == 2
     assert "has no config.json" in outcome.err
+
+
+def test_accelerators_that_are_sold_only_with_a_trait_say_what_counts_them(costopt: Command) -> None:
+    text = "resources: {accelerators: 'RTX3090:1'}\nrun: vllm serve meta-llama/Llama-3.2-3B\n"
+    (option,) = imported(costopt, text)["services"][0]["options"]
+    (fault,) = [fault for fault in option["faults"] if "left out" in fault["fault"]]
+    assert fault["fix"] == "--include community counts them"
+    (option,) = imported(costopt, text, "--include", "community")["services"][0]["options"]
+    assert option["instance"]["provider"] == "runpod"

@@ -264,3 +264,31 @@ def test_quotes_that_stay_open_cost_no_more_than_others(quote: str) -> None:
 def test_a_hash_within_a_word_is_no_comment() -> None:
     ask = only("vllm serve org/model --served-model-name a#b -tp 4  # eight later: -tp 8\n")
     assert ask.tensor_parallel == 4
+
+
+def test_a_configuration_of_accelerate_says_machines_and_sharding() -> None:
+    text = (
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: bf16\n"
+        "num_machines: 2\nnum_processes: 16\nfsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: false\n"
+        "  fsdp_offload_params: true\n  fsdp_activation_checkpointing: true\n"
+    )
+    ask = only(text)
+    assert ask.training is not None
+    assert (ask.nodes, ask.accelerators_per_machine, ask.training.precision) == (2, 8, "bf16")
+    assert (ask.training.zero_stage, ask.training.offload, ask.training.recompute) == (
+        2,
+        {"params", "optimizer"},
+        "full",
+    )
+
+
+def test_a_configuration_of_torchtune_names_its_model_by_its_builder_and_trains_in_its_dtype() -> None:
+    text = "model: {_component_: torchtune.models.llama3_1.lora_llama3_1_8b, lora_rank: 8}\nbatch_size: 2\n"
+    ask = only(f"{text}gradient_accumulation_steps: 4\ndtype: bf16\n")
+    assert ask.training is not None
+    assert (ask.model, ask.training.master_weights, ask.training.lora_rank) == ("llama-3.1-8b", False, 8)
+
+
+def test_a_recipe_that_is_no_file_is_not_told_to_be_imported() -> None:
+    (fault,) = only("tune run full_finetune_distributed --config llama3_1/70B_full\n").faults
+    assert "`tune cp llama3_1/70B_full FILE.yaml`" in fault.fix

@@ -39,7 +39,31 @@ def test_flags_of_the_hugging_face_trainer_are_read() -> None:
         "optimizer": "adamw-8bit",
         "precision": "bf16",
         "recompute": "full",
+        "zero_stage": 0,
     }
+
+
+def test_a_trainer_without_fsdp_or_deepspeed_keeps_a_copy_on_every_rank() -> None:
+    assert only(f"{TRAINER} --deepspeed ds.json").training.zero_stage is None
+    assert only(f"{TRAINER} --fsdp full_shard").training.zero_stage == 3
+    assert only(TRAINER.replace("torchrun", "accelerate launch")).training.zero_stage is None
+    assert only("llamafactory-cli train --model_name_or_path a/b --finetuning_type lora").training.zero_stage == 0
+    assert only("torchrun --nproc-per-node 8 own.py --batch_size 2 --lora_r 8").training.zero_stage is None
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model"),
+    [
+        ("llama3_1/70B_full", "llama-3.1-70b"),
+        ("llama2/7B_lora_single_device", "llama-2-7b"),
+        ("qwen2_5/0_5B_full", "qwen2.5-0.5b"),
+        ("qwen2/0.5B_full", None),
+        ("phi3/mini_full", None),
+    ],
+)
+def test_recipes_of_torchtune_name_their_model(recipe: str, model: str | None) -> None:
+    found = only(f"tune run --nproc_per_node 8 lora_finetune_distributed --config {recipe}")
+    assert (found.model, found.config, found.training.task) == (model, recipe, "lora")
 
 
 def test_flags_of_megatron_are_read() -> None:
