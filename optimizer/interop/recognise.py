@@ -235,6 +235,8 @@ def _of_document(content: Mapping[str, Any], lines: Any, text: str) -> Sequence[
         return containers.kserve(content, lines)
     if content.get("kind") == "RayService":
         return engine_settings.read_ray_service(content, lines)
+    if content.get("kind") == "List" and isinstance(content.get("items"), list):
+        return [ask for item, own in _items(content["items"], lines) for ask in _of_document(item, own, text)]
     if "apiVersion" in content and "kind" in content:
         return manifests.read(content, lines)
     if isinstance(content.get("servingEngineSpec"), Mapping):
@@ -253,6 +255,17 @@ def _of_document(content: Mapping[str, Any], lines: Any, text: str) -> Sequence[
     if engine_settings.is_engine(content):
         return [_of_engine(engine_settings.read(content, lines), text)]
     return ()
+
+
+def _items(items: Sequence[Any], lines: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    """The manifests of a list, as `kubectl get -o yaml` prints several, each with the lines of its own paths."""
+    own: dict[object, dict[tuple[str | int, ...], int]] = {}
+    for path, line in lines.items():
+        if path[:1] == ("items",) and len(path) > 1:
+            own.setdefault(path[1], {})[path[2:]] = line
+    for index, item in enumerate(items):
+        if isinstance(item, Mapping) and item.get("kind") != "List":
+            yield item, own.get(index, {})
 
 
 def _trained(ask: Ask, content: Mapping[str, Any], lines: Any, script: str) -> Ask:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from optimizer.interop.asks import Ask, line_of, whole
 from optimizer.interop.orchestrators import kubernetes, manifests
-from optimizer.interop.readers.command_lines import commands, server
+from optimizer.interop.readers.command_lines import TGI, commands, in_words_of_vllm, server
 from optimizer.workload.workload_file import Lines
 
 Words = list[tuple[int, str]]
@@ -15,16 +15,6 @@ Words = list[tuple[int, str]]
 
 _IMAGE: Final = re.compile(r"(?:^|/)vllm-openai\b|(?:^|/)vllm:|rocm/vllm")
 """Images whose entry point is vLLM's server: what follows are its options."""
-
-_TGI: Final = re.compile(r"(?:^|/)text-generation-inference\b")
-_TGI_FLAGS: Final[Mapping[str, str]] = {
-    "--model-id": "--model",
-    "--num-shard": "--tensor-parallel-size",
-    "--quantize": "--quantization",
-    "--max-total-tokens": "--max-model-len",
-    "--cuda-memory-fraction": "--gpu-memory-utilization",
-}
-"""What the launcher of text-generation-inference calls the options (its documentation, read 2026-11-30)."""
 
 _CONTAINER_PROGRAMS: Final = ("docker", "podman", "nerdctl")
 _CONFIG_FLAGS: Final[Mapping[str, str]] = {
@@ -182,9 +172,9 @@ def _pod(
     image: str = "",
 ) -> list[Ask]:
     """The ask of a container as of a pod's: `words` are its command behind the image, `asked` its accelerators."""
-    is_tgi = bool(_TGI.search(image))
+    is_tgi = bool(TGI.search(image))
     if is_tgi:
-        words = [(number, _in_words_of_vllm(word)) for number, word in words]
+        words = [(number, in_words_of_vllm(word)) for number, word in words]
     count, count_line = asked
     if count is None and not words:
         return []
@@ -206,12 +196,7 @@ def _pod(
 
 def _is_server(image: str) -> bool:
     """Whether the image starts a server by itself."""
-    return bool(_IMAGE.search(image) or _TGI.search(image))
-
-
-def _in_words_of_vllm(word: str) -> str:
-    key, equals, value = word.partition("=")
-    return f"{_TGI_FLAGS.get(key, key)}{equals}{value}"
+    return bool(_IMAGE.search(image) or TGI.search(image))
 
 
 def _docker_gpus(words: Words) -> tuple[int | None, int | None]:

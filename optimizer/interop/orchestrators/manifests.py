@@ -1,12 +1,13 @@
 """Turns Kubernetes manifests, of its own kinds and of training operators, into what they ask for."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from optimizer.interop.asks import Ask, divided, line_of, mapping, whole, wish
+from optimizer.interop.asks import Ask, Fault, divided, line_of, mapping, whole, wish
 from optimizer.interop.orchestrators.kubernetes import ACCELERATOR_NOTE, RESOURCES, SPOT_LABELS
-from optimizer.interop.readers.command_lines import Server, served, server, servers
+from optimizer.interop.readers.command_lines import TGI, Server, served, server, servers, tgi_server
 from optimizer.interop.readers.training_commands import Launched, launch, launched
 from optimizer.workload.workload_file import Lines
 
@@ -86,30 +87,55 @@ def _pods(document: Mapping[str, Any]) -> Iterator[_Pods]:
         yield _Pods(path=_TEMPLATE, replicas=replicas)
 
 
-def _selector(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """The labels that a node must have: its selector, and those of a required affinity with one value."""
-    found = dict(mapping(pod.get("nodeSelector")))
+def _selector(pod: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The labels that a node must have and the values that would do: of its selector, and of a required affinity."""
+    found: dict[str, tuple[str, ...]] = {
+        str(key): (str(value),) for key, value in mapping(pod.get("nodeSelector")).items() if value is not None
+    }
     terms = _at(pod, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
     expressions = _at(terms[0], "matchExpressions") if isinstance(terms, list) and len(terms) == 1 else None
     for item in expressions if isinstance(expressions, list) else ():
         values = _at(item, "values")
-        if _at(item, "operator") == "In" and isinstance(values, list) and len(values) == 1:
-            found.setdefault(str(_at(item, "key")), values[0])
+        if _at(item, "operator") == "In" and isinstance(values, list) and values:
+            found.setdefault(str(_at(item, "key")), tuple(str(value) for value in values))
     return found
 
 
 _PRODUCT_LABELS: Final = (
     "nvidia.com/gpu.product",
+    "amd.com/gpu.product-name",
+    "beta.amd.com/gpu.product-name",
     "cloud.google.com/gke-accelerator",
+    "cloud.google.com/gke-tpu-accelerator",
     "karpenter.k8s.aws/instance-gpu-name",
+    "k8s.amazonaws.com/accelerator",
+    "gpu.nvidia.com/class",
 )
-"""Labels of nodes that name the accelerator."""
+"""Labels of nodes that name the accelerator: of device plugins, GKE, Karpenter, EKS and CoreWeave."""
 
 _PRODUCTS: Final[Mapping[str, str]] = {
+    "NVIDIA-H100-80GB-HBM3": "H100-SXM5-80GB",
+    "H100_NVLINK_80GB": "H100-SXM5-80GB",
     "nvidia-tesla-a100": "A100-SXM4-40GB",
+    "nvidia-a100-80gb": "A100-SXM4-80GB",
+    "nvidia-h100-80gb": "H100-SXM5-80GB",
     "nvidia-h100-mega-80gb": "H100-SXM5-80GB",
+    "tpu-v4-podslice": "TPU v4",
+    "tpu-v5-lite-device": "TPU v5e",
+    "tpu-v5-lite-podslice": "TPU v5e",
+    "tpu-v5p-slice": "TPU v5p",
+    "tpu-v6e-slice": "TPU v6e",
 }
-"""Values of GKE's label that stand for one form, or are its own."""
+"""Values of labels that stand for one form of an accelerator, or are their own names."""
+
+_SHARED: Final = "-SHARED"
+"""What GPU feature discovery puts behind the name of a card whose time is shared."""
+
+_SLICE: Final = "nvidia.com/mig-"
+"""Begins the resource names of slices of a card (MIG)."""
+
+_LONGEST_VALUE: Final = 1000
+_REFERENCE: Final = re.compile(r"\$(\$?)\(([A-Za-z_][\w.-]*)\)", re.ASCII)
 
 
 def _ask(
@@ -119,7 +145,7 @@ def _ask(
     *,
     name: str,
     noted: str | None,
-    selector: Mapping[str, Any],
+    selector: Mapping[str, tuple[str, ...]],
     pods: _Pods,
 ) -> Ask | None:
     """What a container asks for; None where it takes no accelerators and starts nothing that is known."""
@@ -128,15 +154,18 @@ def _ask(
     job = None if found is not None else _job(container, lines, where)
     if count is None and found is None and job is None:
         return None
-    product = next((str(selector[label]) for label in _PRODUCT_LABELS if selector.get(label)), None)
-    wishes, faults = divided(
-        [wish(noted or _PRODUCTS.get(product or "", product or ""), count, line)]
-        if count and (noted or product)
-        else []
-    )
-    instance_type = selector.get("node.kubernetes.io/instance-type")
-    region = selector.get("topology.kubernetes.io/region")
-    spot = any(str(selector.get(key, "")).lower() in ("spot", "true") for key, _ in SPOT_LABELS.values())
+    product = next((values for label in _PRODUCT_LABELS if (values := selector.get(label))), ())
+    names = [noted] if noted else [_PRODUCTS.get(name, name.removesuffix(_SHARED)) for name in product]
+    wishes, faults = divided([wish(name, count, line) for name in names] if count else [])
+    faults += tuple(_slice_faults(container, lines, where))
+    types = selector.get("node.kubernetes.io/instance-type", ())
+    if len(types) > 1 and not wishes:
+        what = f"any of {', '.join(types)} would do: taken as the first"
+        faults += (Fault(line=line, what=what, fix="import it with each alone to compare", fatal=False),)
+    # Google's n1 machines have their GPUs attached: those say what is meant.
+    instance_type = types[0] if types and not types[0].startswith("n1-") else None
+    places = selector.get("topology.kubernetes.io/zone") or selector.get("topology.kubernetes.io/region") or ()
+    spot = any(selector.get(key, ("",))[0].lower() in ("spot", "true") for key, _ in SPOT_LABELS.values())
     place_line = line_of(lines, *pods.path, "nodeSelector")
     known = {"place": place_line, "accelerators": line}
     known["instance_type"] = line_of(lines, *pods.path, "nodeSelector", "node.kubernetes.io/instance-type")
@@ -148,11 +177,10 @@ def _ask(
         wishes=wishes,
         nodes=pods.nodes,
         replicas=pods.replicas,
-        region=str(region) if region else None,
-        # Google's n1 machines have their GPUs attached: those say what is meant.
-        instance_type=str(instance_type) if instance_type and not str(instance_type).startswith("n1-") else None,
+        region=places[0] if len(places) == 1 else None,
+        instance_type=None if len(types) > 1 and wishes else instance_type,
         packs=True,
-        spot=spot or selector.get("karpenter.sh/capacity-type") == "spot",
+        spot=spot or selector.get("karpenter.sh/capacity-type") == ("spot",),
         lines={
             **(dict(started.lines) if started else {}),
             **{what: number for what, number in known.items() if number is not None},
@@ -165,18 +193,23 @@ def _ask(
 def _job(container: Mapping[str, Any], lines: Lines, where: tuple[str | int, ...]) -> Launched | None:
     """The training job of `command` and `args`: as words, or as a script behind `sh -c`."""
     words, numbers = _words(container, lines, where)
-    given = container.get("env")
-    variables = {
-        str(_at(item, "name")): str(_at(item, "value"))
-        for item in (given if isinstance(given, list) else ())
-        if _at(item, "value") is not None
-    }
+    variables = _variables(container)
     found = launch(words, numbers, numbers[0] if numbers else 1)
     # The text of a block begins on the line after its key.
     scripts = (
         launched(word, number + 1, variables) for word, number in zip(words, numbers, strict=True) if "\n" in word
     )
     return next((one for script in scripts for one in script), None) or found
+
+
+def _slice_faults(container: Mapping[str, Any], lines: Lines, where: tuple[str | int, ...]) -> Iterator[Fault]:
+    """Slices of a card (MIG), which have memory and speed of their own."""
+    limits = mapping(_at(container, "resources", "limits")) or mapping(_at(container, "resources", "requests"))
+    for key in limits:
+        if str(key).startswith(_SLICE):
+            line = line_of(lines, *where, "resources", "limits", key)
+            what = f"{str(key).removeprefix('nvidia.com/')} is a slice of an accelerator: slices are not sized here"
+            yield Fault(line=line, what=what, fix="ask for nvidia.com/gpu, or give --gpu NAME to size whole ones")
 
 
 def _accelerators(
@@ -196,22 +229,48 @@ def _server(container: Mapping[str, Any], lines: Lines, where: tuple[str | int, 
     words, numbers = _words(container, lines, where)
     found = server(words, numbers, numbers[0] if numbers else 1)
     if found is None:
-        scripts = (servers(word, number) for word, number in zip(words, numbers, strict=True) if " " in word)
+        given = _variables(container)
+        scripts = (servers(word, number, given) for word, number in zip(words, numbers, strict=True) if " " in word)
         found = next((one for script in scripts for one in script), None)
-    if found is None and "vllm-openai" in str(container.get("image")) and words:
+    image = str(container.get("image"))
+    if found is None and TGI.search(image):
+        return tgi_server(words, numbers, line_of(lines, *where, "image") or 1, _variables(container))
+    if found is None and "vllm-openai" in image and words:
         found = server(["vllm", "serve", *words], [numbers[0], numbers[0], *numbers], numbers[0])
     return found
 
 
 def _words(container: Mapping[str, Any], lines: Lines, where: tuple[str | int, ...]) -> tuple[list[str], list[int]]:
-    """The words of `command` and `args` and the line of each."""
+    """The words of `command` and `args`, with the container's variables filled in, and the line of each."""
     words, numbers = [], []
+    variables = _variables(container)
     for key in ("command", "args"):
         value = container.get(key)
         for index, word in enumerate(value if isinstance(value, list) else ()):
-            words.append(str(word).replace("$$(", "$("))
+            words.append(_filled(str(word), variables))
             numbers.append(line_of(lines, *where, key, index) or 1)
     return words, numbers
+
+
+def _variables(container: Mapping[str, Any]) -> dict[str, str]:
+    """The container's variables whose values stand in the file."""
+    given = container.get("env")
+    return {
+        str(_at(item, "name")): str(_at(item, "value"))
+        for item in (given if isinstance(given, list) else ())
+        if _at(item, "value") is not None
+    }
+
+
+def _filled(word: str, variables: Mapping[str, str]) -> str:
+    """The word as Kubernetes hands it on: `$(NAME)` is the variable's value where there is one, `$$(` means `$(`."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[0][1:]
+        return variables.get(match[2], match[0])[:_LONGEST_VALUE]
+
+    return _REFERENCE.sub(value, word)
 
 
 def _at(value: Any, *path: str | int) -> Any:

@@ -2,8 +2,9 @@
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import dropwhile, pairwise
 from typing import Any, Final
 
 from optimizer.interop.asks import whole
@@ -41,6 +42,18 @@ OPTIONS: Final[Mapping[str, str]] = {
 }
 """Options of vLLM 0.33, SGLang 0.5 and TensorRT-LLM 1.2 (its underscores as hyphens) that say what a server takes."""
 
+TGI: Final = re.compile(r"(?:^|/)(?:huggingface-)?text-generation-inference\b")
+"""Images of text-generation-inference, whose entry point is its launcher: what follows are its options."""
+
+_TGI_FLAGS: Final[Mapping[str, str]] = {
+    "--model-id": "--model",
+    "--num-shard": "--tensor-parallel-size",
+    "--quantize": "--quantization",
+    "--max-total-tokens": "--max-model-len",
+    "--cuda-memory-fraction": "--gpu-memory-utilization",
+}
+"""What the launcher of text-generation-inference calls the options (its documentation, read 2026-11-30)."""
+
 _DTYPES: Final[Mapping[str, str]] = {
     "bfloat16": "bf16",
     "float16": "fp16",
@@ -66,6 +79,10 @@ _SUFFIXED: Final = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
 _VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-([^}$]*))?\})", re.ASCII)
 _PRODUCT: Final = re.compile(r"\$\(\(\s*([\w${}]+)\s*\*\s*([\w${}]+)\s*\)\)", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
+_ARRAY: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=\((.*)", re.ASCII | re.DOTALL)
+_SPREAD: Final = re.compile(r"\$\{([A-Za-z_]\w*)\[[@*]\]\}", re.ASCII)
+_MOST_WORDS: Final = 10_000
+_DECLARING: Final = ("export", "declare", "local", "readonly", "typeset", "-a", "-r", "-ra", "-ar")
 _BEGIN: Final = re.compile(r"[^ \t\r\n]")
 _WORD: Final = re.compile(r"""(?:[^ \t\r\n'"\\]++|\\.|'[^']*+'|"(?:[^"\\]++|\\.)*+")++(?=[ \t\r\n]|$)""")
 _QUOTED: Final = re.compile(r"""'([^']*)'|"((?:[^"\\]++|\\.)*+)"|\\(.)""")
@@ -123,6 +140,20 @@ def servers(text: str, first_line: int = 1, variables: Mapping[str, str] | None 
         found = server([word for _, word in words], [number for number, _ in words], line)
         if found is not None:
             yield found
+        else:
+            for number, script in inner_scripts(words):
+                yield from servers(script, number)
+
+
+_SHELL_FLAG: Final = re.compile(r"-[a-z]*c")
+"""`bash -c`, `sh -lc`: the next word is a script."""
+
+
+def inner_scripts(words: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The scripts that a command hands to a shell in one word, with their lines."""
+    for (_, flag), (number, word) in pairwise(words):
+        if _SHELL_FLAG.fullmatch(flag) and " " in word:
+            yield number, word
 
 
 def served(found: Server | None) -> dict[str, Any]:
@@ -141,6 +172,21 @@ def served(found: Server | None) -> dict[str, Any]:
         "memory_share": found.memory_share,
         "flag_faults": flag_faults(found),
     }
+
+
+def in_words_of_vllm(word: str) -> str:
+    """A word of text-generation-inference's launcher, as vLLM spells it."""
+    key, equals, value = word.partition("=")
+    return f"{_TGI_FLAGS.get(key, key)}{equals}{value}"
+
+
+def tgi_server(words: Sequence[str], numbers: Sequence[int], line: int, variables: Mapping[str, str]) -> Server | None:
+    """The server that text-generation-inference's image starts; each of its options may also be a variable."""
+    given = {flag: variables.get(flag.removeprefix("--").replace("-", "_").upper()) for flag in _TGI_FLAGS}
+    pairs = [word for flag, value in given.items() if value for word in (flag, value)]
+    spelt = [in_words_of_vllm(word) for word in (*pairs, *words)]
+    found = server(["vllm", "serve", *spelt], [line] * (2 + len(pairs)) + list(numbers), line)
+    return None if found is None else replace(found, engine="tgi")
 
 
 def server(words: Sequence[str], numbers: Sequence[int], line: int) -> Server | None:
@@ -193,13 +239,17 @@ def commands(
 ) -> Iterator[tuple[int, list[tuple[int, str]]]]:
     """Each command's first line and its words with theirs; lines that end in a backslash go on.
 
-    Variables that are given, or assigned on a line of their own before, are put in for their names, as long as that
-    does not make the text much longer.
+    Variables that are given, or assigned on a line of their own before, are put in for their names, and arrays for
+    `"${NAME[@]}"`, as long as that does not make the text much longer.
     """
     known = {name: value for name, value in (variables or {}).items() if len(value) <= _LONGEST_VALUE}
     text = _PRODUCT.sub(lambda match: _product(match, known), text)
     room = _MOST_FILLED
-    for begin, words in _split(text, first_line):
+    arrays: dict[str, list[tuple[int, str]]] = {}
+    for begin, found in _without_arrays(_split(text, first_line), arrays):
+        words = _spread(found, arrays) if arrays and room > 0 else found
+        if words is not found:
+            room -= sum(len(word) for _, word in words)
         plain = [(number, filled(word, known) if room > 0 and "$" in word else word) for number, word in words]
         room -= sum(len(after) - len(before) for (_, before), (_, after) in zip(words, plain, strict=True))
         assigned = _assigned(plain)
@@ -219,6 +269,40 @@ def _assigned(words: Sequence[tuple[int, str]]) -> dict[str, str] | None:
         elif word != "export":
             return None
     return found
+
+
+def _without_arrays(
+    split: Iterable[tuple[int, list[tuple[int, str]]]], arrays: dict[str, list[tuple[int, str]]]
+) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+    """The commands; `NAME=(…)`, on one line or several, goes to the arrays instead."""
+    values: list[tuple[int, str]] | None = None
+    for begin, found in split:
+        words = found
+        if values is None:
+            words = list(dropwhile(lambda word: word[1] in _DECLARING, found))
+            match = _ARRAY.fullmatch(words[0][1]) if words else None
+            if match is None:
+                yield begin, found
+                continue
+            values = arrays[match[1]] = [*arrays.get(match[1], ())] if match[2] else []
+            words = [(words[0][0], match[3]), *words[1:]]
+        last = words[-1][1]
+        is_end = last.count(")") > last.count("(")
+        if is_end:
+            words = [*words[:-1], (words[-1][0], last.removesuffix(")"))]
+        values += [(number, word) for number, word in words if word]
+        values = None if is_end else values
+
+
+def _spread(words: list[tuple[int, str]], arrays: Mapping[str, list[tuple[int, str]]]) -> list[tuple[int, str]]:
+    """The words with `${NAME[@]}` replaced by what the array holds; themselves where there is none, or too much."""
+    found: list[tuple[int, str]] = []
+    for number, word in words:
+        match = _SPREAD.fullmatch(word)
+        found += [(number, word)] if match is None or match[1] not in arrays else arrays[match[1]]
+        if len(found) > _MOST_WORDS:
+            return words
+    return words if found == words else found
 
 
 def _product(match: re.Match[str], variables: Mapping[str, str]) -> str:

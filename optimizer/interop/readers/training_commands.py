@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from optimizer.interop.asks import TrainingAsk, whole
-from optimizer.interop.readers.command_lines import commands
+from optimizer.interop.readers.command_lines import commands, inner_scripts
 from optimizer.interop.readers.training_settings import (
     Setting,
     Settings,
@@ -206,10 +206,9 @@ def _parts(words: Sequence[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
         else:
             part.append((number, word))
     yield part
-    for index, (number, word) in enumerate(words):
-        if index and words[index - 1][1] in ("-c", "-lc", "-ec") and " " in word:
-            for _, inner in commands(word, number):
-                yield from _parts(inner)
+    for number, script in inner_scripts(words):
+        for _, inner in commands(script, number):
+            yield from _parts(inner)
 
 
 def _config(program: str, settings: Settings, others: Sequence[str]) -> str | None:
