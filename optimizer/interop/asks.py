@@ -99,7 +99,8 @@ class Ask:
 
     `nodes` machines hold one replica; `data_parallel` replicas share a machine and `replicas` such machines (or sets
     of machines) run. `accelerators_per_machine` is given where a file counts accelerators without naming them.
-    `quantization` is the engine's own word behind `precision`. `provider`, `region` and `instance_type` narrow where.
+    `max_sequences` are the requests that a replica runs at once at the most. `quantization` is the engine's own word
+    behind `precision`. `provider`, `region` and `instance_type` narrow where.
     `packs` says that machines are shared out by a scheduler: several replicas may come to one. `training` makes it a
     job that trains, None one that serves. `lines` has the line of each field that the file gives, those of `training`
     under their own names; `faults` are those of the file, `flag_faults` those of a server's own flags.
@@ -115,6 +116,7 @@ class Ask:
     pipeline_parallel: int | None = None
     data_parallel: int = 1
     context_tokens: int | None = None
+    max_sequences: int | None = None
     precision: str | None = None
     quantization: str | None = None
     kv_precision: str | None = None

@@ -168,7 +168,8 @@ def activation_bytes(
     if engine.activations_gib is not None:
         return engine.activations_gib * GIB
     tokens = engine.batched_tokens[is_large(accelerator)]
-    sampled = sequence_limit(engine, accelerator)
+    # Each running sequence has a token in the step.
+    sampled = min(sequence_limit(engine, accelerator), tokens)
     if engine.family == "llama.cpp":
         # Logits of one micro-batch, and without flash attention its scores over the whole context, both in 32 bit.
         return 4.0 * tokens * (model.vocab + model.heads / layout.tp * context_tokens)

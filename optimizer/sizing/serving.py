@@ -1,7 +1,7 @@
 """Turns a replica and an SLO into what it serves: batch, TTFT, TPOT, requests and tokens per second, with intervals."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optimizer.sizing.calibration import constants, device_class
 from optimizer.sizing.dtypes import (
@@ -156,15 +156,19 @@ def size_serving(
     pp: int | None = None,
     gpu_memory_utilization: float | None = None,
     prefix_cache_hit: float = 0.0,
+    max_sequences: int | None = None,
 ) -> ServingEstimate:
     """Sizes one model on `hardware.count` accelerators as one replica.
 
     Without `tp`/`pp`: the widest tensor parallelism that divides the count, the rest pipeline stages.
     `context_tokens` None means the shape's length. With `concurrency`, performance is at that load; else at the
-    largest batch that meets `slo`. Raises InvalidValue for a layout that the model or the count does not allow.
+    largest batch that meets `slo`. `max_sequences` takes the place of the engine's own limit on running requests.
+    Raises InvalidValue for a layout that the model or the count does not allow.
     """
     fmt, notes = _format(model, hardware, precision)
     profile = engine_profile(engine or ("llama.cpp" if fmt.kernel == "gguf" else "vllm"))
+    if max_sequences is not None:
+        profile = replace(profile, max_sequences=(max_sequences, max_sequences))
     kv_bytes = kv_bytes_per_element(kv_precision)
     layout, warnings = _layout(model, hardware, tp, pp)
     memory = estimate_memory(model, hardware.accelerator, layout, fmt, kv_bytes, profile, gpu_memory_utilization)

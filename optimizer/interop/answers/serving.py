@@ -1,6 +1,7 @@
 """Turns a service that a file asks for into its size on accelerators, and what keeps it from running there."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from optimizer.interop.asks import Ask, Fault, Wish
@@ -113,7 +114,29 @@ def sized_service(
         sized = _sized(ask, one, model, shape, slo)
     except UsageError as error:
         return None, [*faults, Fault(line=one.line, what=str(error), fix="change the layout or the count")]
-    return sized, [*faults, *_memory_faults(ask, one, model, sized)]
+    faults += _memory_faults(ask, one, model, sized)
+    if _is_held_back(ask, sized):
+        wider = _sized(replace(ask, max_sequences=None), one, model, shape, slo)
+        faults += _limit_faults(ask, sized, wider)
+    return sized, faults
+
+
+def _is_held_back(ask: Ask, sized: ServingEstimate) -> bool:
+    return sized.performance is not None and sized.performance.batch == ask.max_sequences
+
+
+def _limit_faults(ask: Ask, sized: ServingEstimate, wider: ServingEstimate) -> Iterator[Fault]:
+    """A limit on requests that costs a tenth of the throughput or more."""
+    if sized.performance is None or wider.performance is None:
+        return
+    held, free = sized.performance.requests_per_s.value, wider.performance.requests_per_s.value
+    if held < 0.9 * free:
+        yield Fault(
+            line=ask.lines.get("sequences"),
+            what=f"at most {ask.max_sequences:,} requests at once: {held:.3g} requests/s a replica",
+            fix=f"with the engine's own limit {free:.3g} meet the same latency",
+            fatal=False,
+        )
 
 
 def _sized(ask: Ask, one: Wish, model: Architecture, shape: RequestShape, slo: SLO) -> ServingEstimate:
@@ -140,6 +163,7 @@ def _sized(ask: Ask, one: Wish, model: Architecture, shape: RequestShape, slo: S
         tp=tensor,
         pp=pipeline,
         gpu_memory_utilization=ask.memory_share,
+        max_sequences=ask.max_sequences,
     )
 
 

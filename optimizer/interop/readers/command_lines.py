@@ -98,12 +98,16 @@ _MOST_FILLED: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """What a command line starts. `line` is where it begins, `lines` where each of its options stands."""
+    """What a command line starts. `line` is where it begins, `lines` where each of its options stands.
+
+    `others` are options that are none of OPTIONS, each with the word that follows and its line.
+    """
 
     engine: str
     line: int
     values: Mapping[str, str]
     lines: Mapping[str, int] = field(default_factory=dict)
+    others: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     def count(self, name: str) -> int | None:
         """An option that is a whole number; None where it is not given or is none."""
@@ -114,6 +118,16 @@ class Server:
         """The weights' dtype as the flags say it; None leaves it to the checkpoint."""
         quantization = self.values.get("quantization", "").lower()
         return _QUANTIZATIONS.get(quantization) or _DTYPES.get(self.values.get("dtype", "").lower())
+
+    @property
+    def data_parallel(self) -> int:
+        """Copies on the machine: ranks of attention that share the accelerators of TP are none."""
+        if "--enable-dp-attention" in self.others:
+            return 1
+        local = next(
+            (self.others[flag][0] for flag in ("--data-parallel-size-local", "-dpl") if flag in self.others), None
+        )
+        return whole(local) or self.count("data_parallel") or 1
 
     @property
     def kv_precision(self) -> str | None:
@@ -163,7 +177,8 @@ def served(found: Server | None) -> dict[str, Any]:
     return {
         "tensor_parallel": found.count("tensor_parallel"),
         "pipeline_parallel": found.count("pipeline_parallel"),
-        "data_parallel": found.count("data_parallel") or 1,
+        "data_parallel": found.data_parallel,
+        "max_sequences": found.count("sequences"),
         "context_tokens": found.context_tokens,
         "precision": found.precision,
         "quantization": found.values.get("quantization"),
@@ -197,6 +212,7 @@ def server(words: Sequence[str], numbers: Sequence[int], line: int) -> Server | 
     engine, index = start
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
+    others: dict[str, tuple[str, int]] = {}
     # A word that is no option's value is the model; behind an option that is not known here nobody can tell.
     is_positional = True
     while index < len(words):
@@ -211,12 +227,13 @@ def server(words: Sequence[str], numbers: Sequence[int], line: int) -> Server | 
             is_positional = True
         elif word.startswith("-"):
             is_positional = bool(value)
+            others[key.replace("_", "-")] = value or "".join(words[index + 1 : index + 2]), numbers[index]
         elif is_positional and "model" not in values and _NAME.match(word):
             values["model"], lines["model"] = word, numbers[index]
         else:
             is_positional = False
         index += 1
-    return Server(engine=engine, line=line, values=values, lines=lines)
+    return Server(engine=engine, line=line, values=values, lines=lines, others=others)
 
 
 def _start(words: Sequence[str]) -> tuple[str, int] | None:

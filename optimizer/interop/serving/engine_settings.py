@@ -115,13 +115,14 @@ def _variant(kind: str, stated: Sequence[str]) -> str:
 
 
 def _server(engine: str, content: Mapping[str, Any], lines: Lines, *path: str | int) -> Server:
-    values, places = {}, {}
+    values, places, others = {}, {}, {}
     for key, value in content.items():
-        name = OPTIONS.get(_flag(key))
-        if name is not None and isinstance(value, str | int | float) and not isinstance(value, bool):
-            values[name] = str(value)
-            places[name] = line_of(lines, *path, key) or 1
-    return Server(engine=engine, line=1, values=values, lines=places)
+        name, line = OPTIONS.get(_flag(key)), line_of(lines, *path, key) or 1
+        if name is None and value not in (None, False):
+            others[_flag(key)] = str(value), line
+        elif isinstance(value, str | int | float) and not isinstance(value, bool) and name is not None:
+            values[name], places[name] = str(value), line
+    return Server(engine=engine, line=1, values=values, lines=places, others=others)
 
 
 def _accelerators(found: Server) -> int:
