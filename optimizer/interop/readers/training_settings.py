@@ -301,7 +301,7 @@ def _stack(settings: Settings) -> str | None:
     if not trainer:
         return None
     fused = settings.is_on("use_liger_kernel", "model_init_kwargs.use_kernels", "liger_rms_norm") is True
-    return "fsdp" if fused or any(name.startswith("fsdp") for name in names) else "hf"
+    return "fsdp" if fused else "hf"
 
 
 def _task(settings: Settings) -> str | None:

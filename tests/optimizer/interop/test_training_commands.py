@@ -193,3 +193,17 @@ def test_what_is_installed_is_not_started(command: str) -> None:
 )
 def test_settings_that_others_have_too_are_no_training_alone(content: dict[str, Any], trains: bool) -> None:
     assert is_training(settings_of(content, {})) == trains
+
+
+@pytest.mark.parametrize(
+    ("flags", "stack"),
+    [
+        ("--fsdp 'full_shard auto_wrap'", "hf"),
+        ("--fsdp full_shard --use_liger_kernel True", "fsdp"),
+        ("--use_liger_kernel True", "fsdp"),
+        ("", "hf"),
+    ],
+)
+def test_a_trainer_is_as_fast_as_its_kernels_whatever_shards_it(flags: str, stack: str) -> None:
+    (found,) = launched(f"torchrun train.py --model_name_or_path a/b --per_device_train_batch_size 1 {flags}")
+    assert found.training.stack == stack
