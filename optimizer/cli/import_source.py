@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Final, Literal
 
 from optimizer.interop.readers.quote_table import is_quote_header
-from optimizer.interop.readers.request_log import is_log_header, is_log_json
+from optimizer.interop.readers.request_log import check_text_log, is_log_header, is_log_json
 from providers.errors import UsageError
 
 Kind = Literal["folder", "cost_export", "quotes", "log", "text"]
@@ -134,7 +134,7 @@ def _raw_start(path: Path, name: str) -> bytes:
 
 
 def _kind(path: Path, name: str) -> Kind:
-    """By its first line, or by its first bytes."""
+    """By its first line, or by its first bytes. Raises UsageError for an engine's text log."""
     if path.is_dir():
         return "folder"
     start = _start(path, name)
@@ -149,6 +149,7 @@ def _kind(path: Path, name: str) -> Kind:
         return "cost_export"
     if is_log_header(first) or is_log_json(head):
         return "log"
+    check_text_log(head, name)
     return "quotes" if is_quote_header(first) else "text"
 
 

@@ -6,7 +6,7 @@ Every tool is a process of its own: it can be stopped, and nothing that it print
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ import anyio
 from anyio.abc import ByteReceiveStream
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 
 MAX_CHARACTERS: Final = 400_000
 """Most of an answer: more would fill an assistant's context."""
@@ -26,16 +27,12 @@ _ANSWERED: Final = (0, 3, 5)
 
 def server(root: Path, timeout_s: float) -> MCPServer:
     """The server. Files are only read below `root`; a tool that runs longer than `timeout_s` is stopped."""
-    found = MCPServer(
-        "costopt",
-        instructions="Sizes LLM workloads, prices accelerator instances of AWS, GCP, Azure, Lambda and RunPod, and "
-        "finds the cheapest mix. Prices are list prices as of their dates; speed and memory are estimates.",
-    )
+    tools: list[Callable[..., Awaitable[str]]] = []
 
     async def run(command: str, words: Sequence[str]) -> str:
         return await _run([command, *words, "--format", "json"], root, timeout_s)
 
-    @found.tool()
+    @tools.append
     async def plan(
         model: str,
         rate: float | None = None,
@@ -57,7 +54,7 @@ def server(root: Path, timeout_s: float) -> MCPServer:
         words += [*_flags("region", region), *_flags("gpu", gpu), *_flags("purchase", purchase)]
         return await run("plan", [*words, *_flags("precision", precision)])
 
-    @found.tool()
+    @tools.append
     async def size(
         model: str,
         gpu: str,
@@ -74,7 +71,7 @@ def server(root: Path, timeout_s: float) -> MCPServer:
         words += [*_flag("task", task), *_flag("precision", precision), *_flag("context", context)]
         return await run("size", [*words, *_flag("input-tokens", input_tokens), *_flag("output-tokens", output_tokens)])
 
-    @found.tool()
+    @tools.append
     async def offers(
         gpu: list[str] | None = None,
         provider: list[str] | None = None,
@@ -90,7 +87,7 @@ def server(root: Path, timeout_s: float) -> MCPServer:
         answer |= {"offers": rows[:MAX_OFFERS], "left_out": max(0, len(rows) - MAX_OFFERS)}
         return json.dumps(answer, ensure_ascii=False)
 
-    @found.tool()
+    @tools.append
     async def compare(
         model: str | None = None, rate: float | None = None, gpu: str | None = None, count: int | None = None
     ) -> str:
@@ -98,7 +95,7 @@ def server(root: Path, timeout_s: float) -> MCPServer:
         words = [] if model is None else _flag("model", model_name(model, root))
         return await run("compare", [*words, *_flag("rate", rate), *_flag("gpu", gpu), *_flag("count", count)])
 
-    @found.tool()
+    @tools.append
     async def import_file(
         file: str,
         model: str | None = None,
@@ -118,11 +115,26 @@ def server(root: Path, timeout_s: float) -> MCPServer:
         words += [*_flag("tokens", tokens), *_flag("columns", columns)]
         return await run("import", [*words, str(inside(file, root))])
 
-    @found.tool()
+    @tools.append
     async def guide(size: list[str] | None = None, provider: list[str] | None = None) -> str:
         """Which accelerators for which model size (1B to 1T) and use, at the cheapest offer."""
         return await run("guide", [*_flags("size", size), *_flags("provider", provider)])
 
+    return MCPServer(
+        "costopt",
+        instructions="Sizes LLM workloads, prices accelerator instances of AWS, GCP, Azure, Lambda and RunPod, and "
+        "finds the cheapest mix. Prices are list prices as of their dates; speed and memory are estimates.",
+        tools=[_strict(tool) for tool in tools],
+    )
+
+
+def _strict(function: Callable[..., Awaitable[str]]) -> Tool:
+    """The function as a tool that refuses arguments which it does not have: they would have no effect."""
+    found = Tool.from_function(function)
+    arguments = found.fn_metadata.arg_model
+    arguments.model_config["extra"] = "forbid"
+    arguments.model_rebuild(force=True)
+    found.parameters["additionalProperties"] = False
     return found
 
 

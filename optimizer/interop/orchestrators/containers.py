@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final
 
 from optimizer.interop.asks import Ask, line_of, whole
 from optimizer.interop.orchestrators import kubernetes, manifests
-from optimizer.interop.readers.command_lines import TGI, commands, in_words_of_vllm, server
+from optimizer.interop.readers.command_lines import TGI, commands, server
 from optimizer.workload.workload_file import Lines
 
 Words = list[tuple[int, str]]
@@ -37,8 +38,10 @@ def docker_runs(text: str) -> Iterator[Ask]:
             continue
         image = next((i for i, word in enumerate(plain) if i > started and _is_server(word)), None)
         if image is not None:
-            asked = _docker_gpus(words[:image])
-            for ask in _pod("docker run", "server", words[image + 1 :], asked, line=line, image=plain[image]):
+            asked, given = _docker_gpus(words[:image]), _docker_variables(plain[:image])
+            for ask in _pod(
+                "docker run", "server", words[image + 1 :], asked, line=line, image=plain[image], variables=given
+            ):
                 yield replace(ask, lines={"command": line, **ask.lines})
 
 
@@ -58,15 +61,17 @@ def compose(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
             continue
         path = ("services", str(name))
         words = [*_given(one, lines, (*path, "entrypoint")), *_given(one, lines, (*path, "command"))]
-        devices = _at(one, "deploy", "resources", "reservations", "devices")
-        where = (*path, "deploy", "resources", "reservations", "devices")
+        reserved = ("deploy", "resources", "reservations", "devices")
+        devices = _at(one, *reserved) or one.get("gpus")
+        where = (*path, *reserved) if _at(one, *reserved) else (*path, "gpus")
         count = _devices(devices) if isinstance(devices, list) else None
         image = str(one.get("image"))
         if count is None and not _is_server(image) and server(*_apart(words), 1) is None:
             continue
         begin = line_of(lines, *path) or 1
         asked = (count, line_of(lines, *where))
-        found = _pod("Docker Compose", str(name), words, asked, line=begin, image=image)
+        given = _compose_variables(one.get("environment"))
+        found = _pod("Docker Compose", str(name), words, asked, line=begin, image=image, variables=given)
         replicas = whole(_at(one, "deploy", "replicas")) or whole(one.get("scale")) or 1
         asks += [replace(ask, replicas=replicas) for ask in found]
     return asks
@@ -170,28 +175,31 @@ def _pod(
     selector: Any = None,
     selector_line: int | None = None,
     image: str = "",
+    variables: Mapping[str, str] | None = None,
 ) -> list[Ask]:
     """The ask of a container as of a pod's: `words` are its command behind the image, `asked` its accelerators."""
     is_tgi = bool(TGI.search(image))
-    if is_tgi:
-        words = [(number, in_words_of_vllm(word)) for number, word in words]
     count, count_line = asked
-    if count is None and not words:
+    if count is None and not words and not (is_tgi and variables):
         return []
     limits = {} if count is None else {"nvidia.com/gpu": count}
     labels = selector if isinstance(selector, Mapping) else {}
-    container = {"image": "vllm-openai", "args": [word for _, word in words] or ["--"], "resources": {"limits": limits}}
+    container = {
+        "image": image if is_tgi else "vllm-openai",
+        "args": [word for _, word in words] or ["--"],
+        "env": [{"name": key, "value": value} for key, value in (variables or {}).items()],
+        "resources": {"limits": limits},
+    }
     pod = {"nodeSelector": labels, "containers": [container]}
     where = ("spec", "containers", 0)
     known: dict[tuple[str | int, ...], int] = {(*where, "args", i): number for i, (number, _) in enumerate(words)}
-    known[(*where, "args")] = line
+    known |= {(*where, "args"): line, (*where, "image"): line}
     if count_line is not None:
         known[(*where, "resources", "limits", "nvidia.com/gpu")] = count_line
     if selector_line is not None:
         known[("spec", "nodeSelector")] = selector_line
     document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": pod}
-    found = [replace(ask, source=source, packs=False) for ask in manifests.read(document, known)]
-    return [replace(ask, engine="tgi") for ask in found] if is_tgi else found
+    return [replace(ask, source=source, packs=False) for ask in manifests.read(document, known)]
 
 
 def _is_server(image: str) -> bool:
@@ -207,6 +215,21 @@ def _docker_gpus(words: Words) -> tuple[int | None, int | None]:
             given = value if equals else words[index + 1][1] if index + 1 < len(words) else ""
             return _number_of_devices(given), line
     return None, None
+
+
+def _docker_variables(words: Sequence[str]) -> dict[str, str]:
+    """What `-e NAME=VALUE` and `--env NAME=VALUE` set."""
+    given = [word.removeprefix("--env=") for word in words if word.startswith("--env=")]
+    given += [word for flag, word in pairwise(words) if flag in ("-e", "--env")]
+    return {name: value for name, equals, value in (word.partition("=") for word in given) if equals}
+
+
+def _compose_variables(environment: Any) -> dict[str, str]:
+    """The values of `environment`, a mapping or a list of NAME=VALUE."""
+    if isinstance(environment, Mapping):
+        return {str(name): str(value) for name, value in environment.items() if value is not None}
+    words = [word for word in environment if isinstance(word, str)] if isinstance(environment, list) else []
+    return {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
 
 
 def _number_of_devices(given: str) -> int | None:

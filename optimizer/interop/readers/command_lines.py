@@ -189,19 +189,18 @@ def served(found: Server | None) -> dict[str, Any]:
     }
 
 
-def in_words_of_vllm(word: str) -> str:
-    """A word of text-generation-inference's launcher, as vLLM spells it."""
-    key, equals, value = word.partition("=")
-    return f"{_TGI_FLAGS.get(key, key)}{equals}{value}"
-
-
 def tgi_server(words: Sequence[str], numbers: Sequence[int], line: int, variables: Mapping[str, str]) -> Server | None:
     """The server that text-generation-inference's image starts; each of its options may also be a variable."""
     given = {flag: variables.get(flag.removeprefix("--").replace("-", "_").upper()) for flag in _TGI_FLAGS}
     pairs = [word for flag, value in given.items() if value for word in (flag, value)]
-    spelt = [in_words_of_vllm(word) for word in (*pairs, *words)]
+    spelt = [_in_words_of_vllm(word) for word in (*pairs, *words)]
     found = server(["vllm", "serve", *spelt], [line] * (2 + len(pairs)) + list(numbers), line)
     return None if found is None else replace(found, engine="tgi")
+
+
+def _in_words_of_vllm(word: str) -> str:
+    key, equals, value = word.partition("=")
+    return f"{_TGI_FLAGS.get(key, key)}{equals}{value}"
 
 
 def server(words: Sequence[str], numbers: Sequence[int], line: int) -> Server | None:

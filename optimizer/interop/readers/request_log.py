@@ -58,7 +58,13 @@ _OPERATIONS: Final = ("chat", "text_completion", "generate_content", "completion
 """Operations of `gen_ai.operation.name` that are one request to a model; agents and tools only contain such."""
 
 _LISTS: Final = ("requests", "records", "entries", "logs", "results", "items", "spans", "data")
-_TEXT_LOG: Final = re.compile(r"Received request \S+.*(?:SamplingParams|prompt)|Avg prompt throughput")
+_TEXT_LOG: Final = re.compile(
+    r"^(?:\([^()\n]{1,80}\) )?(?:INFO |\[20\d\d-).{0,200}"
+    r"(?:Received request |Avg prompt throughput|API server version|gen throughput)",
+    re.MULTILINE,
+)
+"""Lines that vLLM and SGLang write while they serve."""
+
 _WHAT: Final = ("the time of a request", "input tokens", "output tokens")
 _LONGEST_HEADER: Final = 10_000
 _LONGEST_LINE: Final = 50_000_000
@@ -76,11 +82,7 @@ def csv_lines(lines: Iterable[str], name: str, columns: Sequence[str] | None = N
     """
     rest = iter(lines)
     first = next((line for line in rest if line.strip()), "").removeprefix("\ufeff")
-    if _TEXT_LOG.search(first):
-        raise UsageError(
-            f"{name} is an engine's text log, which has no output tokens by request: export OpenTelemetry spans "
-            "(vllm serve --otlp-traces-endpoint), or log usage at the gateway"
-        )
+    check_text_log(first, name)
     everything = chain([first], rest)
     yield HEADER
     if first.lstrip().startswith(("{", "[")):
@@ -88,6 +90,15 @@ def csv_lines(lines: Iterable[str], name: str, columns: Sequence[str] | None = N
             yield from _rows(content, columns)
     else:
         yield from _table_rows(everything, name, columns)
+
+
+def check_text_log(head: str, name: str) -> None:
+    """Raises UsageError for what an engine writes while it serves."""
+    if _TEXT_LOG.search(head):
+        raise UsageError(
+            f"{name} is an engine's text log, which has no output tokens by request: export OpenTelemetry spans "
+            "(vllm serve --otlp-traces-endpoint), or log usage at the gateway"
+        )
 
 
 def is_log_header(line: str) -> bool:

@@ -251,3 +251,19 @@ def test_accelerators_that_are_sold_only_with_a_trait_say_what_counts_them(costo
     assert fault["fix"] == "--include community counts them"
     (option,) = imported(costopt, text, "--include", "community")["services"][0]["options"]
     assert option["instance"]["provider"] == "runpod"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO 11-01 10:00:00 [api_server.py:1289] vLLM API server version 0.33.0",
+        "(APIServer pid=7) INFO 11-01 10:00:00 [logger.py:42] Received request chatcmpl-1: params: SamplingParams(n=1)",
+        "[2026-11-01 10:00:00 TP0] Decode batch. #running-req: 1, #token: 9, gen throughput (token/s): 40.1",
+    ],
+)
+def test_what_an_engine_writes_while_it_serves_is_told_from_a_request_log(costopt: Command, line: str) -> None:
+    Path("server.log").write_text(f"starting\n{line}\n" * 100)
+    outcome = costopt("import", "server.log")
+    assert outcome.code == 2
+    assert "text log" in outcome.err
+    assert "--otlp-traces-endpoint" in outcome.err

@@ -74,6 +74,15 @@ def test_what_training_does_not_take_is_refused(clean_environment: Path, name: s
     assert f"--{name.replace('_', '-')} is for --task infer" in answer.content[0].text
 
 
+@pytest.mark.parametrize("tool", ["plan", "size", "offers", "compare", "import_file", "guide"])
+def test_an_argument_that_a_tool_does_not_have_is_refused(clean_environment: Path, tool: str) -> None:
+    given = {"plan": {"model": "8B"}, "size": {"model": "8B", "gpu": "L4"}, "import_file": {"file": "x"}}
+    answer = called(clean_environment, tool, {**given.get(tool, {}), "budget": 5000})
+    assert answer.is_error
+    assert "budget" in answer.content[0].text
+    assert "not permitted" in answer.content[0].text
+
+
 def test_a_tool_that_takes_too_long_is_stopped(clean_environment: Path) -> None:
     answer = called(clean_environment, "guide", {}, timeout_s=0.05)
     assert answer.is_error

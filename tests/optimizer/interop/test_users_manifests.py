@@ -106,6 +106,17 @@ def test_text_generation_inference_takes_options_and_variables(image: str) -> No
     assert (named.model, named.tensor_parallel, named.engine, named.context_tokens) == ("a/b", 2, "tgi", 9)
 
 
+def test_text_generation_inference_takes_variables_in_every_kind_of_container() -> None:
+    image = "ghcr.io/huggingface/text-generation-inference:3"
+    ask = only(f"docker run --gpus 2 -e MODEL_ID=a/b --env=NUM_SHARD=2 -e TOKEN {image} --max-total-tokens 9\n")
+    assert (ask.model, ask.tensor_parallel, ask.context_tokens, ask.engine) == ("a/b", 2, 9, "tgi")
+    head = f"services:\n  s:\n    image: {image}\n    gpus: [{{driver: nvidia, count: 2}}]\n"
+    for given in ("{MODEL_ID: a/b, NUM_SHARD: 2}", "[MODEL_ID=a/b, NUM_SHARD=2, TOKEN]"):
+        ask = only(f"{head}    environment: {given}\n")
+        assert (ask.model, ask.tensor_parallel, ask.engine, ask.accelerators_per_machine) == ("a/b", 2, "tgi", 2)
+        assert ask.lines["accelerators"] == 4
+
+
 @pytest.mark.parametrize("shell", ["srun bash -c", "srun --label sh -lc", "ssh host bash -exc"])
 def test_a_server_in_a_script_that_a_shell_is_handed(shell: str) -> None:
     ask = only(
