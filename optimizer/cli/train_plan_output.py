@@ -74,7 +74,7 @@ def _parts(plan: TrainingPlan, *, explained: bool, everything: bool) -> Iterator
     yield _alternatives(plan, everything=everything)
     if explained:
         yield "\n".join(explain_training(plan))
-    yield "Assumed:\n" + "\n".join(f"  - {line}" for line in plan.request.assumptions)
+    yield "Assumed:\n" + "\n".join(f"  - {line}" for line in plan.assumptions)
     if plan.warnings:
         yield "Warnings:\n" + "\n".join(f"  - {line}" for line in plan.warnings)
     if plan.rejections and (everything or not plan.jobs):

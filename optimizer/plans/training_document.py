@@ -58,7 +58,7 @@ def training_plan_document(plan: TrainingPlan) -> dict[str, Any]:
         "trade_off": [brief(choice) for choice in plan.trade_off],
         "alternatives": [_alternative(plan, alternative) for alternative in plan.alternatives],
         "rejections": dict(plan.rejections),
-        "assumptions": list(request.assumptions),
+        "assumptions": list(plan.assumptions),
         "warnings": list(plan.warnings),
     }
     if plan.timing_s:

@@ -11,7 +11,7 @@ from optimizer.plans.training_cost import billed_hours
 from optimizer.program.problem import Quota, Shortfall, SolverOptions
 from optimizer.program.training import TrainingObjective, TrainingSolution
 from optimizer.sizing.training.calibration import TIME_SPREAD
-from optimizer.sizing.training.layouts import TrainingEstimate
+from optimizer.sizing.training.layouts import TrainingEstimate, choices_made
 from optimizer.workload.architecture import Architecture
 from optimizer.workload.training import TrainingRun
 from providers.interruptions import InterruptionRate
@@ -174,6 +174,16 @@ class TrainingPlan:
     @property
     def shortfalls(self) -> tuple[Shortfall, ...]:
         return self.solution.shortfalls
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Those of the request, and what the sizing of each job takes for granted."""
+        made = (
+            f"{job.choice.run.name}: {line}"
+            for job in self.jobs
+            for line in choices_made(job.choice.run, job.choice.estimate)
+        )
+        return (*self.request.assumptions, *made)
 
     @property
     def usd_total(self) -> Decimal:

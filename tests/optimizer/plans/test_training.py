@@ -266,3 +266,15 @@ def test_a_mixture_fine_tuned_with_fsdp_is_told_of_software_that_splits_experts(
     assert any("--stack megatron" in warning for warning in mixture.warnings)
     split = planned(offer, run=make_run(model="8x7B", stack="megatron"))
     assert not any("--stack megatron" in warning for warning in split.warnings)
+
+
+def test_a_plan_of_adapters_tells_what_its_sizing_takes_for_granted() -> None:
+    document = training_plan_document(planned(make_offer(**P5), run=make_run(task="lora")))
+    assert any(line.startswith("run: recomputation ") for line in document["assumptions"])
+    assert any("--stack hf" in line for line in document["assumptions"])
+
+
+def test_a_plan_of_all_weights_takes_nothing_of_adapters_for_granted() -> None:
+    document = training_plan_document(planned(make_offer(**P5)))
+    assert document["jobs"]
+    assert not any("--stack hf" in line for line in document["assumptions"])
