@@ -30,6 +30,14 @@ SPOT_LABELS: Final[Mapping[str, tuple[str, str]]] = {
 _SPOT_TAINTS: Final = frozenset({"gcp", "azure"})
 """Where spot nodes carry their label as a taint too (GKE on request, AKS always)."""
 
+_TPU_HOSTS: Final[Mapping[str, tuple[str, str]]] = {
+    **{f"ct5lp-hightpu-{n}t": ("tpu-v5-lite-podslice", shape) for n, shape in ((1, "1x1"), (4, "2x2"), (8, "2x4"))},
+    **{f"ct6e-standard-{n}t": ("tpu-v6e-slice", shape) for n, shape in ((1, "1x1"), (4, "2x2"), (8, "2x4"))},
+    "ct5p-hightpu-4t": ("tpu-v5p-slice", "2x2x1"),
+    "ct4p-hightpu-4t": ("tpu-v4-podslice", "2x2x1"),
+}
+"""Kind and topology of TPUs on one host, by machine type; GKE wants both of a pod (its documentation, 2026-11-30)."""
+
 GROUP_LABEL: Final = "costopt-group"
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[\w.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 """What the value of a label may be: at most 63 characters (Kubernetes' documentation of labels)."""
@@ -81,6 +89,9 @@ def node_labels(purchase: Purchase, group: str) -> dict[str, str]:
     labels = {"node.kubernetes.io/instance-type": purchase.machine_type}
     if purchase.attached:
         labels["cloud.google.com/gke-accelerator"] = purchase.attached
+    chips = _TPU_HOSTS.get(purchase.machine_type)
+    if chips is not None:
+        labels["cloud.google.com/gke-tpu-accelerator"], labels["cloud.google.com/gke-tpu-topology"] = chips
     if purchase.region:
         labels["topology.kubernetes.io/region"] = purchase.region
     if purchase.purchase_option == "spot":

@@ -83,6 +83,14 @@ _OWN_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 _MEGA: Final = "a3-megagpu"
 """Google's machines whose H100 the catalogue calls H100-MEGA, for their network."""
 
+_TPU_HOSTS: Final[Mapping[str, str]] = {
+    **{f"ct5lp-hightpu-{chips}t": f"tpu-v5litepod-{chips}" for chips in (1, 4, 8)},
+    **{f"ct6e-standard-{chips}t": f"tpu-v6e-{chips}" for chips in (1, 4, 8)},
+    "ct5p-hightpu-4t": "tpu-v5p-8",
+    "ct4p-hightpu-4t": "tpu-v4-8",
+}
+"""Slices of TPU pods that are one host, by Google's machine type; v4 and v5p are counted in cores, two of a chip."""
+
 _OWN_INSTANCE_NAMES: Final = frozenset({"runpod"})
 """Clouds whose instance types SkyPilot names in its own way: there the accelerator alone says what is meant."""
 
@@ -143,7 +151,7 @@ def service(group: ReplicaGroup) -> dict[str, Any]:
         # The wheels on PyPI are for NVIDIA.
         document["resources"]["image_id"] = f"docker:{vllm.IMAGES[vendor]}"
     else:
-        document["setup"] = f"pip install vllm=={vllm.VERSION}\n"
+        document["setup"] = f"pip install {vllm.REQUIREMENTS.get(vendor or '', vllm.REQUIREMENTS['NVIDIA'])}\n"
     document["run"] = run
     return document
 
@@ -168,8 +176,9 @@ def resources(purchase: Purchase) -> dict[str, Any]:
     """The machine as SkyPilot's `resources` names it."""
     place = purchase.provider + "".join(f"/{part}" for part in (purchase.region, purchase.zone_name) if part)
     found: dict[str, Any] = {"infra": place}
-    if _is_slice(purchase):
-        found["accelerators"] = {f"tpu-{purchase.instance_type}": 1}
+    tpu = _slice_name(purchase)
+    if tpu is not None:
+        found["accelerators"] = {tpu: 1}
     else:
         if purchase.provider not in _OWN_INSTANCE_NAMES:
             found["instance_type"] = purchase.machine_type
@@ -179,9 +188,11 @@ def resources(purchase: Purchase) -> dict[str, Any]:
     return found
 
 
-def _is_slice(purchase: Purchase) -> bool:
-    """Whether it is a slice of a TPU pod, which SkyPilot names as an accelerator."""
-    return purchase.provider == "gcp" and tpu_slices.chips(purchase.instance_type) is not None
+def _slice_name(purchase: Purchase) -> str | None:
+    """The slice of a TPU pod as SkyPilot names it, also that of one host; None for another machine."""
+    if purchase.provider == "gcp" and tpu_slices.chips(purchase.instance_type) is not None:
+        return f"tpu-{purchase.instance_type}"
+    return _TPU_HOSTS.get(purchase.machine_type)
 
 
 def accelerator_name(purchase: Purchase) -> str:
@@ -201,7 +212,7 @@ def _warnings(group: ReplicaGroup) -> Iterator[str]:
 
 def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
     """What SkyPilot's way of asking for machines cannot say."""
-    if purchase.accelerator not in NAMES and not _is_slice(purchase):
+    if purchase.accelerator not in NAMES and _slice_name(purchase) is None:
         yield f"{name}: SkyPilot's name for {purchase.accelerator} is not known here: `sky gpus list` has it"
     if purchase.zone != purchase.zone_name:
         yield (

@@ -20,6 +20,9 @@ IMAGES: Final = {
 }
 """By vendor of the accelerator: docs.vllm.ai (Docker), rocm.docs.amd.com (vLLM inference); read 2026-11-30."""
 
+REQUIREMENTS: Final = {"NVIDIA": f"vllm=={VERSION}", "Google": "vllm-tpu==0.32.0"}
+"""By vendor of the accelerator, the wheels on PyPI (newest on 2026-11-30)."""
+
 _DTYPES: Final = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 _KV_DTYPES: Final = {"fp8": "fp8"}
 
@@ -140,9 +143,10 @@ def device_warnings(group: ReplicaGroup) -> Iterator[str]:
     """Accelerators that the published images are not built for."""
     found = device(group.purchase)
     if found is None or found.vendor not in IMAGES:
+        build = " (vllm-tpu)" if found is not None and found.vendor == "Google" else ""
         yield (
-            f"{group.name}: {group.purchase.accelerator} takes a build of the engine from its vendor, with flags of "
-            "its own; the image and the flags here are those for NVIDIA and AMD"
+            f"{group.name}: {group.purchase.accelerator} takes a build of the engine from its vendor{build}, with flags "
+            "of its own; the image and the flags here are those for NVIDIA and AMD"
         )
 
 

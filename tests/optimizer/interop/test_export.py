@@ -13,6 +13,7 @@ from optimizer.interop import targets
 from optimizer.interop.launch_plan import LaunchPlan, slug
 from optimizer.interop.orchestrators import terraform
 from optimizer.interop.plan_file import parse_plan
+from optimizer.interop.recognise import recognise
 from optimizer.interop.routers import nginx
 from optimizer.interop.serving import vllm
 from providers.errors import UnknownName, UsageError
@@ -53,6 +54,36 @@ def test_a_vllm_command_has_the_layout_and_the_limits_of_the_plan() -> None:
     assert pairs["--max-model-len"] == "4096"
     assert pairs["--max-num-seqs"] == "64"
     assert pairs["--dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("machine", "accelerator", "chips", "slice_", "kind", "topology"),
+    [
+        ("ct5lp-hightpu-4t", "TPU v5e", 4, "tpu-v5litepod-4", "tpu-v5-lite-podslice", "2x2"),
+        ("ct6e-standard-8t", "TPU v6e (Trillium)", 8, "tpu-v6e-8", "tpu-v6e-slice", "2x4"),
+        ("ct5p-hightpu-4t", "TPU v5p", 4, "tpu-v5p-8", "tpu-v5p-slice", "2x2x1"),
+    ],
+)
+def test_tpus_are_asked_for_as_their_clouds_name_them(
+    machine: str, accelerator: str, chips: int, slice_: str, kind: str, topology: str
+) -> None:
+    place: dict[str, Any] = {"provider": "gcp", "region": "us-central1", "instance_type": machine}
+    place["accelerator"] = accelerator
+    plan = make_plan(
+        [make_instances(**place, accelerator_count=chips)], [make_replicas(**place, tensor_parallel=chips)]
+    )
+    (text,) = files_of(plan, "kubernetes").values()
+    labels = next(yaml.safe_load_all(text))["spec"]["template"]["spec"]["nodeSelector"]
+    assert labels["cloud.google.com/gke-tpu-accelerator"] == kind
+    assert labels["cloud.google.com/gke-tpu-topology"] == topology
+    exported = targets.export(plan, "skypilot")
+    document = yaml.safe_load(next(iter(exported.files.values())))
+    assert document["resources"]["accelerators"] == {slice_: 1}
+    assert "instance_type" not in document["resources"]
+    assert document["setup"].startswith("pip install vllm-tpu==")
+    for target in ("kubernetes", "skypilot"):
+        (ask,) = recognise(next(iter(files_of(plan, target).values())), "file").asks
+        assert [(wish.accelerator.name, wish.count) for wish in ask.wishes] == [(accelerator, chips)]
 
 
 @pytest.mark.parametrize(
