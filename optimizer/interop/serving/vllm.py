@@ -145,8 +145,8 @@ def device_warnings(group: ReplicaGroup) -> Iterator[str]:
     if found is None or found.vendor not in IMAGES:
         build = " (vllm-tpu)" if found is not None and found.vendor == "Google" else ""
         yield (
-            f"{group.name}: {group.purchase.accelerator} takes a build of the engine from its vendor{build}, with flags "
-            "of its own; the image and the flags here are those for NVIDIA and AMD"
+            f"{group.name}: {group.purchase.accelerator} takes a build of the engine from its vendor{build}, with "
+            "flags of its own; the image and the flags here are those for NVIDIA and AMD"
         )
 
 
