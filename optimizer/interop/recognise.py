@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from optimizer.interop.asks import Ask, Fault, Wish, divided, mapping, texts, wish
 from optimizer.interop.orchestrators import containers, dstack, manifests, skypilot, slurm, terraform
-from optimizer.interop.readers import command_lines
+from optimizer.interop.readers import command_lines, scaling
 from optimizer.interop.readers.request_log import is_log_header, is_log_json
 from optimizer.interop.readers.training_commands import Launched, launched
 from optimizer.interop.readers.training_settings import is_training, settings_of, training_of
@@ -44,6 +44,12 @@ _OF_THE_TASK: Final = frozenset(
 )
 """Keys of the orchestrators themselves: settings of training may stand beside them."""
 
+_APART: Final = Fault(
+    line=None,
+    what="the script starts several: each is priced on machines of its own",
+    fix="give --count the accelerators of one; those that share a machine cost it once",
+    fatal=False,
+)
 _KSERVE_KINDS: Final = ("InferenceService", "LLMInferenceService")
 _MOST_DOCUMENTS: Final = 200
 _MACHINE: Final = 8
@@ -72,7 +78,9 @@ def recognise(text: str, name: str) -> Recognised:
     script = _script(text)
     if script and (stripped.startswith("#!") or not _is_yaml(stripped)):
         return Recognised(kind="launch", asks=script)
-    asks = [ask for document, lines in _documents(text, name) for ask in _of_document(document, lines, text)]
+    documents = list(_documents(text, name))
+    asks = [ask for document, lines in documents for ask in _of_document(document, lines, text)]
+    asks = scaling.autoscaled(asks, documents)
     if not asks and not script:
         raise UsageError(f"{name} asks for nothing that is known here; known: {KNOWN}")
     return Recognised(kind="launch", asks=tuple(asks) or script)
@@ -128,7 +136,9 @@ def _script(text: str) -> tuple[Ask, ...]:
     batch = slurm.read(text)
     asks = [ask if batch is None else slurm.in_batch(ask, batch) for ask in asks]
     if len(asks) > 1:
-        asks = [replace(ask, name=f"{ask.name}, line {ask.lines['command']}") for ask in asks]
+        asks = [
+            replace(ask, name=f"{ask.name}, line {ask.lines['command']}", faults=(*ask.faults, _APART)) for ask in asks
+        ]
     return tuple(sorted(asks, key=lambda ask: ask.lines["command"]))
 
 

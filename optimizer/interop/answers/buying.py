@@ -56,7 +56,7 @@ def wishes_of(ask: Ask, market: Market) -> tuple[tuple[Wish, ...], list[Fault]]:
             faults += _type_faults(ask, kind)
         return ask.wishes, faults
     if ask.instance_type is None:
-        named = [] if ask.faults else [Fault(line=None, what="the file names no accelerators", fix="give --gpu NAME")]
+        named = [] if any(fault.fatal for fault in ask.faults) else [Fault(line=None, what="the file names no accelerators", fix="give --gpu NAME")]
         return (), named
     if kind is None:
         return (), faults

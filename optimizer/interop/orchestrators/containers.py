@@ -9,6 +9,7 @@ from typing import Any, Final
 from optimizer.interop.asks import Ask, line_of, whole
 from optimizer.interop.orchestrators import kubernetes, manifests
 from optimizer.interop.readers.command_lines import TGI, commands, server
+from optimizer.interop.readers.scaling import growth
 from optimizer.workload.workload_file import Lines
 
 Words = list[tuple[int, str]]
@@ -139,7 +140,9 @@ def kserve(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
         selector_line=line_of(lines, "spec", "predictor", "nodeSelector"),
     )
     replicas = whole(_at(content, "spec", "predictor", "minReplicas")) or 1
-    return [replace(ask, nodes=nodes, replicas=replicas, packs=True) for ask in found]
+    most = ("spec", "predictor", "maxReplicas")
+    notes = tuple(growth(replicas, _at(content, *most), line_of(lines, *most)))
+    return [replace(ask, nodes=nodes, replicas=replicas, packs=True, faults=(*ask.faults, *notes)) for ask in found]
 
 
 def _llm_service(content: Mapping[str, Any], lines: Lines, name: str) -> list[Ask]:

@@ -10,6 +10,7 @@ from optimizer.interop.asks import Ask, Fault, Place, Wish, divided, line_of, ma
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, TrainingJob, device, provenance
 from optimizer.interop.orchestrators import tpu_slices
 from optimizer.interop.readers.command_lines import served, servers
+from optimizer.interop.readers.scaling import growth, mixed
 from optimizer.interop.serving import vllm
 from optimizer.interop.training import stack
 from optimizer.interop.yaml_text import yaml_documents
@@ -184,6 +185,10 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
     if len(backends) > 1 or len(regions) > 1:
         places = tuple(_places(backends, regions, types, spot=spot))
         wishes = tuple(replace(one, places=places) for one in wishes)
+    replicas = whole(_least(content.get("replicas"))) or 1
+    notes = [*growth(replicas, _most(content.get("replicas")), line("replicas"))]
+    if content.get("spot_policy") == "auto":
+        notes.append(mixed(line("spot_policy"), "on demand"))
     keys = {"model": ("model",), "nodes": ("nodes",), "replicas": ("replicas",), "place": ("regions",)}
     keys |= {"instance_type": ("instance_types",), "spot": ("spot_policy",)}
     return Ask(
@@ -192,7 +197,7 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
         model=(found.values.get("model") if found else None) or _model(content.get("model")),
         wishes=wishes,
         nodes=nodes,
-        replicas=whole(_least(content.get("replicas"))) or 1,
+        replicas=replicas,
         provider=backends[0] if len(backends) == 1 else None,
         region=regions[0] if len(regions) == 1 else None,
         instance_type=_one_type(types),
@@ -201,7 +206,7 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
             **{what: number for what, where in keys.items() if (number := line(*where)) is not None},
             **(found.lines if found else {}),
         },
-        faults=faults,
+        faults=(*faults, *notes),
         **served(found),
     )
 
@@ -226,6 +231,13 @@ def _least(value: Any) -> Any:
     if isinstance(value, Mapping):
         value = value.get("min")
     return str(1 if value is None else value).split("..", maxsplit=1)[0] or "1"
+
+
+def _most(value: Any) -> str | None:
+    """The upper end of a range; None where it is open or none."""
+    if isinstance(value, Mapping):
+        return None if value.get("max") is None else str(value["max"])
+    return str(value).partition("..")[2] or None
 
 
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(GB|MB|TB)?", re.IGNORECASE)

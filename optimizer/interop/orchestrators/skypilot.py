@@ -9,6 +9,7 @@ from optimizer.interop.asks import Ask, Degrees, Fault, Place, Wish, divided, li
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, TrainingJob, device, provenance
 from optimizer.interop.orchestrators import tpu_slices
 from optimizer.interop.readers.command_lines import Server, filled, served, servers
+from optimizer.interop.readers.scaling import growth, mixed
 from optimizer.interop.serving import vllm
 from optimizer.interop.training import stack
 from optimizer.interop.yaml_text import yaml_documents
@@ -247,6 +248,8 @@ def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
     variables = _variables(content, wishes[0].count if wishes else None, nodes)
     server = _server(content, lines, variables)
     wishes = _with_degrees(wishes, server, content, lines, nodes)
+    replicas = _replicas(content.get("service"))
+    notes = _scaling(mapping(mapping(content.get("service")).get("replica_policy")), lines, replicas)
     return [
         Ask(
             source="SkyPilot",
@@ -254,14 +257,14 @@ def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
             model=_model(content, server, variables),
             wishes=wishes,
             nodes=nodes,
-            replicas=_replicas(content.get("service")),
+            replicas=replicas,
             spot=any(place.spot for place in places),
             lines={
                 "model": line_of(lines, "envs") or line_of(lines, "run") or 1,
                 **{name: line for name, path in _PATHS.items() if (line := line_of(lines, *path)) is not None},
                 **(server.lines if server else {}),
             },
-            faults=faults,
+            faults=(*faults, *notes),
             provider=_common(places, "provider"),
             region=_common(places, "region"),
             instance_type=_common(places, "instance_type"),
@@ -447,6 +450,15 @@ def _instance_type(machine: Mapping[str, Any]) -> str | None:
     """The instance type; None for Google's machines whose GPUs are attached: those say what is meant."""
     named = machine.get("instance_type")
     return str(named) if named and not str(named).startswith("n1-") else None
+
+
+def _scaling(policy: Mapping[str, Any], lines: Lines, replicas: int) -> Iterator[Fault]:
+    """How a service may grow, and that it takes machines on demand beside spot."""
+    path = ("service", "replica_policy")
+    yield from growth(replicas, policy.get("max_replicas"), line_of(lines, *path, "max_replicas"))
+    for key in ("dynamic_ondemand_fallback", "base_ondemand_fallback_replicas"):
+        if policy.get(key):
+            yield mixed(line_of(lines, *path, key), "spot")
 
 
 def _replicas(service: Any) -> int:

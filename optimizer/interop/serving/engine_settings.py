@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from optimizer.interop.asks import Ask, divided, line_of, whole, wish
+from optimizer.interop.asks import Ask, divided, line_of, mapping, whole, wish
 from optimizer.interop.readers.command_lines import OPTIONS, Server, served
+from optimizer.interop.readers.scaling import growth
 from optimizer.workload.workload_file import Lines, load_yaml
 
 _TELLING: Final = frozenset(
@@ -91,17 +92,19 @@ def _of_config(config: Mapping[str, Any], lines: Lines, path: tuple[str | int, .
     known = _variant(str(kind or ""), stated)
     wishes, faults = divided([wish(known, accelerators, line)] if known else [])
     scaling = deployment.get("autoscaling_config")
-    least = scaling.get("min_replicas") if isinstance(scaling, Mapping) else None
+    least, most = (mapping(scaling).get(bound) for bound in ("min_replicas", "max_replicas"))
+    replicas = whole(deployment.get("num_replicas")) or whole(least) or 1
+    notes = growth(replicas, most, line_of(lines, *path, "deployment_config", "autoscaling_config", "max_replicas"))
     return Ask(
         source="Ray Serve",
         name=str(loading.get("model_id") or "server"),
         model=model,
         wishes=wishes,
-        replicas=whole(deployment.get("num_replicas")) or whole(least) or 1,
+        replicas=replicas,
         accelerators_per_machine=accelerators,
         packs=True,
         lines={"model": line_of(lines, *path, "model_loading_config") or 1, **found.lines},
-        faults=faults,
+        faults=(*faults, *notes),
         **served(found),
     )
 
