@@ -12,7 +12,10 @@ from typing import Final
 from providers.errors import UnknownName, nearest
 
 _VENDOR_WORDS: Final = frozenset(
-    ["nvidia", "amd", "intel", "aws", "google", "cloud", "habana", "instinct", "tesla", "geforce", "gpu", "generation"]
+    {
+        *("nvidia", "amd", "intel", "aws", "google", "cloud", "habana", "instinct", "tesla", "geforce", "gpu"),
+        *("generation", "nvl36", "nvl72"),
+    }
 )
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)(?:gib|gb|g)")
 _MEMORY_TYPES: Final = frozenset(["hbm2", "hbm2e", "hbm3", "hbm3e", "hbm", "gddr6", "gddr6x", "gddr7"])

@@ -128,24 +128,27 @@ def read_cost_export(
 
 
 def accelerator_in(text: str) -> str | None:
-    """The accelerator that a charge's text names, by the longest run of words that is a name; None for none or several.
+    """The accelerator that a charge's text names, by the longest runs of words that name one; else None.
 
-    A text that leaves the form open (`A100 40GB`) means the usual one.
+    Runs that overlap (`A100 80GB`, `80GB PCIe`) narrow each other; one that leaves the form open means the usual one.
     """
     words = re.findall(r"[A-Za-z0-9]+", text)
     for length in range(_WORDS_OF_A_NAME, 0, -1):
         runs = [" ".join(words[i : i + length]) for i in range(len(words) - length + 1)]
-        found = {name for run in runs if any(c.isdigit() for c in run) for name in _named(run)}
+        found = [names for run in runs if any(c.isdigit() for c in run) and (names := _named(run))]
         if found:
-            return found.pop() if len(found) == 1 else None
+            common = [name for name in found[0] if all(name in names for names in found)]
+            usual = next((name for word in words if (name := _MEANT.get(word.lower())) in common), None)
+            return usual or next(iter(common), None)
     return None
 
 
-def _named(run: str) -> Iterator[str]:
+def _named(run: str) -> tuple[str, ...]:
+    """The variants that a run of words can mean, the usual one first."""
     try:
-        yield _MEANT.get(run.lower()) or matches(run)[0].name
+        return tuple(one.name for one in matches(run))
     except UnknownName:
-        return
+        return ()
 
 
 def _use(accelerator: str, groups: Sequence[SpendGroup], offers: Sequence[Offer]) -> Use:

@@ -52,8 +52,12 @@ _UNITS: Final[Mapping[str, tuple[str, ...]]] = {
 _AMOUNT: Final = re.compile(
     r"(?P<before>us\$|[$€£]|[a-z]{3})?\s*(?P<number>\d[\d.,' ]*)\s*(?P<after>.*)", re.IGNORECASE
 )
-_TERM: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>months?|mos?|m|years?|yrs?|y)?", re.IGNORECASE)
-_NO_TERM: Final = ("none", "no", "on demand", "on-demand", "month to month", "monthly", "cancel anytime", "0")
+_TERM: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)[\s-]*(?P<unit>months?|mos?|m|years?|yrs?|y)?", re.IGNORECASE)
+_NO_TERM: Final = ("none", "no", "on demand", "month to month", "monthly", "cancel anytime", "0")
+_NAMED_TERMS: Final[Mapping[str, str]] = {"quarterly": "3", "annual": "12", "annually": "12", "yearly": "12"}
+_COUNTED: Final = re.compile(r"(?P<count>\d{1,3})\s*[x×]\s*(?P<name>\S.*)", re.IGNORECASE)
+"""An accelerator's name behind the number that a machine has: `8x H100`."""
+
 
 _LOW: Final = Decimal("0.5")
 _HIGH: Final = Decimal(3)
@@ -342,6 +346,10 @@ def _tidy(given: dict[str, str], columns: Iterable[_Column], *, decimal_comma: b
     _fill(given, "price_unit", price.unit)
     if given.get("price_unit"):
         given["price_unit"] = _unit_in(_word(given["price_unit"])) or given["price_unit"]
+    counted = _COUNTED.fullmatch(given.get("gpu", ""))
+    if counted:
+        given["gpu"] = counted["name"]
+        _fill(given, "gpus_per_node", counted["count"])
     if given.get("term_months"):
         given["term_months"] = _months(given["term_months"])
     for column in {"min_gpus", "gpus_per_node"} & given.keys():
@@ -362,9 +370,12 @@ def _currency_in(before: str, after: str) -> str | None:
 
 
 def _months(term: str) -> str:
-    """`12`, `12 months`, `1 year` and `on demand` as a number of months; anything else as it is."""
-    if term.lower() in _NO_TERM:
+    """`12`, `12-month`, `1 year`, `annual` and `on demand` as a number of months; anything else as it is."""
+    plain = term.lower().replace("-", " ")
+    if plain in _NO_TERM:
         return "0"
+    if plain in _NAMED_TERMS:
+        return _NAMED_TERMS[plain]
     found = _TERM.fullmatch(term)
     if not found:
         return term

@@ -34,6 +34,22 @@ def said(row: QuotedRow) -> str:
     return " | ".join(str(fault) for fault in row.faults)
 
 
+@pytest.mark.parametrize(
+    ("term", "months"),
+    [("12-month", 12), ("annual", 12), ("month-to-month", 0), ("3-year", 36), ("quarterly", 3), ("2 yrs", 24)],
+)
+def test_terms_in_words_are_months(term: str, months: int) -> None:
+    (row,) = read(f"vendor,gpu,usd_gpu_h,term\nA,H100 SXM5 80GB,2.49,{term}\n").rows
+    assert row.quote is not None
+    assert row.quote.term_months == months
+
+
+def test_a_number_before_the_accelerator_is_that_of_a_machine() -> None:
+    (row,) = read("vendor,gpu,usd_per_node_hour,term\nA,8x H100 SXM,20,12\n").rows
+    assert row.quote is not None
+    assert (row.quote.gpus_per_node, row.usd_per_gpu_hour) == (8, Decimal("2.5"))
+
+
 def test_a_quote_in_the_columns_of_compare_has_price_order_and_whole() -> None:
     row = only("vendor,gpu,usd_gpu_h,commit_months,min_gpus\nA,H100 SXM5 80GB,4.00,24,128\n")
     assert row.is_comparable

@@ -61,10 +61,16 @@ def test_an_accelerator_that_does_not_exist_is_told_with_line_and_suggestion() -
     assert fault.fix.startswith("did you mean H100-SXM5-80GB, H100-PCIe-80GB")
 
 
-@pytest.mark.parametrize("board", ["HGX H100", "NVIDIA DGX H100", "h100-hgx"])
-def test_boards_of_a_vendor_carry_its_modules(board: str) -> None:
+@pytest.mark.parametrize(
+    ("board", "module"),
+    [
+        *(("HGX H100", "H100-SXM5-80GB"), ("NVIDIA DGX H100", "H100-SXM5-80GB"), ("h100-hgx", "H100-SXM5-80GB")),
+        ("GB200 NVL72", "GB200"),
+    ],
+)
+def test_boards_and_racks_of_a_vendor_carry_its_modules(board: str, module: str) -> None:
     (wish,) = only(f"resources:\n  accelerators: '{board}:8'\n").wishes
-    assert [variant.name for variant in wish.variants] == ["H100-SXM5-80GB"]
+    assert [variant.name for variant in wish.variants] == [module]
 
 
 @pytest.mark.parametrize(
