@@ -135,6 +135,7 @@ _SLICE: Final = "nvidia.com/mig-"
 """Begins the resource names of slices of a card (MIG)."""
 
 _LONGEST_VALUE: Final = 1000
+_MOST_REFERENCES: Final = 20
 _REFERENCE: Final = re.compile(r"\$(\$?)\(([A-Za-z_][\w.-]*)\)", re.ASCII)
 
 
@@ -263,7 +264,12 @@ def _variables(container: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _filled(word: str, variables: Mapping[str, str]) -> str:
-    """The word as Kubernetes hands it on: `$(NAME)` is the variable's value where there is one, `$$(` means `$(`."""
+    """The word as Kubernetes hands it on: `$(NAME)` is the variable's value where there is one, `$$(` means `$(`.
+
+    A word with more references than a command has is left as it is: it could fill the memory.
+    """
+    if word.count("$(") > _MOST_REFERENCES:
+        return word
 
     def value(match: re.Match[str]) -> str:
         if match[1]:

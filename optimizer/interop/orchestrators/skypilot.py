@@ -230,17 +230,12 @@ def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
 
 def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
     """The one service or task of a SkyPilot file, with every accelerator that it would take as a wish."""
-    base = mapping(content.get("resources"))
-    alternatives: list[tuple[str | int, ...]] = [("resources",)]
-    machines: list[Mapping[str, Any]] = [base]
-    for key in ("any_of", "ordered"):
-        if isinstance(base.get(key), list):
-            alternatives = [("resources", key, index) for index in range(len(base[key]))]
-            machines = [{**base, **mapping(one)} for one in base[key]]
-    places = [_place(machine, path, lines) for machine, path in zip(machines, alternatives, strict=True)]
+    machines, left_out = _machines(mapping(content.get("resources")), lines)
+    places = [_place(machine, path, lines) for path, machine in machines]
+    is_one_place = all(place == places[0] for place in places)
     found = [
-        replace(one, places=(place,)) if isinstance(one, Wish) and any(place != other for other in places) else one
-        for machine, path, place in zip(machines, alternatives, places, strict=True)
+        one if is_one_place or isinstance(one, Fault) else replace(one, places=(place,))
+        for (path, machine), place in zip(machines, places, strict=True)
         for one in _wishes(machine, path, lines)
     ]
     wishes, faults = divided(_merged(found))
@@ -264,7 +259,7 @@ def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
                 **{name: line for name, path in _PATHS.items() if (line := line_of(lines, *path)) is not None},
                 **(server.lines if server else {}),
             },
-            faults=(*faults, *notes),
+            faults=(*faults, *left_out, *notes),
             provider=_common(places, "provider"),
             region=_common(places, "region"),
             instance_type=_common(places, "instance_type"),
@@ -277,6 +272,7 @@ _MODEL_VARIABLES: Final = ("MODEL_NAME", "MODEL_ID", "MODEL", "HF_MODEL", "HF_MO
 """Variables that files of SkyPilot's gallery keep the model in."""
 
 _DOWNLOAD: Final = re.compile(r"\b(?:tune|hf|huggingface-cli)\s+download\s+([\w.${}-]+/[\w.${}-]+)")
+_MOST_ALTERNATIVES: Final = 100
 _MOST_COUNTS: Final = 16
 """Numbers of accelerators that degrees are worked out for, each by reading the script again."""
 
@@ -287,6 +283,22 @@ _PATHS: Final[Mapping[str, tuple[str, ...]]] = {
     "instance_type": ("resources", "instance_type"),
     "spot": ("resources", "use_spot"),
 }
+
+
+def _machines(
+    base: Mapping[str, Any], lines: Lines
+) -> tuple[list[tuple[tuple[str | int, ...], Mapping[str, Any]]], list[Fault]]:
+    """The alternatives with the paths of their own keys: one, those of `any_of`, or those of `ordered`."""
+    key = next((key for key in ("ordered", "any_of") if isinstance(base.get(key), list)), None)
+    if key is None:
+        return [(("resources",), base)], []
+    left_out = []
+    if len(base[key]) > _MOST_ALTERNATIVES:
+        what = f"{len(base[key]):,} alternatives: the first {_MOST_ALTERNATIVES} are looked at"
+        line = line_of(lines, "resources", key)
+        left_out.append(Fault(line=line, what=what, fix="keep those that you would take", fatal=False))
+    first = base[key][:_MOST_ALTERNATIVES]
+    return [(("resources", key, index), {**base, **mapping(one)}) for index, one in enumerate(first)], left_out
 
 
 def _merged(found: Iterable[Wish | Fault]) -> list[Wish | Fault]:

@@ -96,6 +96,14 @@ def test_every_alternative_of_skypilot_has_its_own_place() -> None:
     assert (ask.provider, ask.region, ask.spot) == (None, None, True)
 
 
+def test_more_alternatives_than_anybody_writes_are_cut_and_told() -> None:
+    ask = only("resources:\n  any_of:\n" + "    - {infra: aws, accelerators: 'H100:8'}\n" * 101 + "run: vllm serve m\n")
+    assert len(ask.wishes) == 100
+    (fault,) = ask.faults
+    assert (fault.line, fault.fatal) == (2, False)
+    assert "101 alternatives: the first 100" in fault.what
+
+
 def test_one_line_of_accelerators_in_several_places_is_one_wish() -> None:
     (wish,) = only(
         "resources: {accelerators: 'A100:8', any_of: [{cloud: gcp}, {cloud: aws}]}\nrun: vllm serve m\n"

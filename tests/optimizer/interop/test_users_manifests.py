@@ -34,6 +34,13 @@ def test_references_to_a_containers_variables_are_filled_in_as_kubernetes_does()
     assert ask.context_tokens is None
 
 
+def test_references_cannot_fill_the_memory() -> None:
+    text = DEPLOYMENT.format(labels="cloud.google.com/gke-accelerator: nvidia-l4", resource="nvidia.com/gpu")
+    bomb = f"args: [--model, '{'$(A)' * 100_000}']\n        env: [{{name: A, value: {'a' * 100_000}}}]"
+    model = only(text.replace("args: [--model, Qwen/Qwen2.5-7B-Instruct]", bomb)).model
+    assert model == "$(A)" * 100_000
+
+
 def test_scripts_in_a_container_read_its_variables() -> None:
     text = DEPLOYMENT.format(labels="cloud.google.com/gke-accelerator: nvidia-l4", resource="nvidia.com/gpu")
     text = text.replace(
