@@ -55,7 +55,12 @@ _Kind = Callable[[str, Any], Any]
 _FLAG: Final = re.compile(r"--(?P<flag>[a-z][a-z-]*[a-z])(?: (?P<value>[A-Z0-9][\w.:-]*))?")
 _DIGITS: Final = 50
 """An amount with more is written with its exponent, which no flag takes."""
-_ARGUMENTS: Final = {"all": "show_all", "force": "replace=True", "no-master-weights": "master_weights=False"}
+_ARGUMENTS: Final = {
+    "all": "show_all",
+    "force": "replace=True",
+    "no-master-weights": "master_weights=False",
+    "no-lora-experts": "lora_experts=False",
+}
 """Arguments that are not named as their flag is."""
 
 
@@ -332,7 +337,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "spare_replicas": whole(0),
     "zero_stage": whole(0, 3),
     "lora_rank": whole(1, 4096),
-    **dict.fromkeys(("master_weights", "same_region", "offline", "explain", "show_all"), _switch),
+    **dict.fromkeys(("master_weights", "lora_experts", "same_region", "offline", "explain", "show_all"), _switch),
 }
 """What turns each argument into what its flag would give."""
 

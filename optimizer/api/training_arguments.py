@@ -31,7 +31,7 @@ NOMINAL_TOKENS: Final = 1e9
 TRAINING_ONLY: Final = frozenset(
     {
         *("tokens", "seq_len", "deadline", "global_batch_tokens", "optimizer", "master_weights", "zero_stage"),
-        *("lora_rank", "micro_batch", "recompute", "offload", "stack", "host_memory"),
+        *("lora_rank", "lora_experts", "micro_batch", "recompute", "offload", "stack", "host_memory"),
     }
 )
 INFERENCE_ONLY: Final = frozenset(
@@ -58,6 +58,7 @@ class RunOptions:
     master_weights: bool | None = None
     zero_stage: int | None = None
     lora_rank: int = 16
+    lora_experts: bool | None = None
     micro_batch: int | None = None
     recompute: str | None = None
     offload: Iterable[str] | None = None
@@ -96,8 +97,8 @@ def check_given(names: Iterable[str], task: str) -> None:
     """Raises UsageError for one of the named parameters that the task does not take: nothing is ignored in silence."""
     others = TRAINING_ONLY if task == "infer" else INFERENCE_ONLY
     for name in names:
-        if name == "lora_rank" and task in ("train", "finetune"):
-            raise UsageError(f"--lora-rank is for --task lora or qlora; a {task} run has no adapters")
+        if name in ("lora_rank", "lora_experts") and task in ("train", "finetune"):
+            raise UsageError(f"{flag_of(name)} is for --task lora or qlora; a {task} run has no adapters")
         if name not in others:
             continue
         if task == "infer":
@@ -130,6 +131,7 @@ def training_run(said: TrainingArguments, *, now: datetime, needs_tokens: bool) 
         optimizer=optimizer,
         master_weights=said.master_weights if said.master_weights is not None else True,
         lora_rank=said.lora_rank,
+        lora_experts=said.lora_experts is not False,
         tp=said.tp,
         pp=said.pp,
         zero_stage=said.zero_stage,

@@ -56,6 +56,7 @@ def plan(
     master_weights: train_options.MasterWeights = None,
     zero_stage: train_options.ZeroStage = None,
     lora_rank: train_options.LoraRank = 16,
+    lora_experts: train_options.LoraExperts = None,
     micro_batch: train_options.MicroBatch = None,
     recompute: train_options.Recompute = None,
     offload: train_options.Offload = None,

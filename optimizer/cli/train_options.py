@@ -37,6 +37,13 @@ ZeroStage = Annotated[
     ),
 ]
 LoraRank = Annotated[int, typer.Option("--lora-rank", metavar="N", min=1, max=4096, help="Rank of LoRA adapters.")]
+LoraExperts = Annotated[
+    bool | None,
+    typer.Option(
+        "--lora-experts/--no-lora-experts",
+        help="LoRA adapters on the experts of a mixture, too, or on its other layers only.  [default: experts too]",
+    ),
+]
 MicroBatch = Annotated[
     int | None, typer.Option("--micro-batch", metavar="N", min=1, help="Training: sequences of a rank at a time.")
 ]

@@ -86,6 +86,7 @@ class TrainingAsk:
     precision: str | None = None
     master_weights: bool | None = None
     lora_rank: int | None = None
+    lora_experts: bool | None = None
     zero_stage: int | None = None
     offload: frozenset[str] = frozenset()
     recompute: str | None = None

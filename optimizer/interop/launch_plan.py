@@ -138,7 +138,8 @@ class TrainingJob:
     """One training run on one cluster, as the plan laid it out.
 
     `offload` and `master_weights` are None where the plan's file is of a version that does not say them.
-    `checkpoint_interval_hours` is None where nothing interrupts the run.
+    `lora_experts` says whether experts of a mixture have adapters, too; None where there are none, or the file does
+    not say. `checkpoint_interval_hours` is None where nothing interrupts the run.
     """
 
     name: str
@@ -164,6 +165,7 @@ class TrainingJob:
     offload: frozenset[str] | None = None
     master_weights: bool | None = None
     checkpoint_interval_hours: float | None = None
+    lora_experts: bool | None = None
 
     @property
     def nodes(self) -> int:
@@ -186,6 +188,11 @@ class TrainingJob:
     def is_adapter(self) -> bool:
         """Whether the base is frozen."""
         return self.task in ("lora", "qlora")
+
+    @property
+    def counts_expert_adapters(self) -> bool:
+        """Whether the plan's memory has adapters on experts, as far as the plan has any."""
+        return self.is_adapter and self.lora_experts is not False
 
     @property
     def splits(self) -> bool:

@@ -166,6 +166,7 @@ def _jobs(document: Mapping[str, Any], purchases: Sequence[Purchase]) -> Iterato
             hours=float(item["hours"]),
             offload=None if item.get("offload") is None else frozenset(map(_text, item["offload"])),
             master_weights=_switch(item.get("master_weights")),
+            lora_experts=_switch(run.get("lora_experts")),
             checkpoint_interval_hours=_hours(item.get("checkpoint_interval_hours")),
         )
 

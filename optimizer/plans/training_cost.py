@@ -33,7 +33,9 @@ STORAGE_USD_PER_GB_MONTH: Final[Mapping[str, Decimal]] = {
 
 def checkpoint_bytes(run: TrainingRun, model: Architecture) -> float:
     """A checkpoint: 16-bit weights, FP32 master and moments of what is trained."""
-    trained = adapter_parameters(model, run.lora_rank) if run.is_adapter else model.params_total
+    trained = model.params_total
+    if run.is_adapter:
+        trained = adapter_parameters(model, run.lora_rank, experts=run.lora_experts)
     states = optimizer_states(run.optimizer)
     return trained * (2.0 + (4.0 + states.mixed_bytes if run.master_weights else states.pure_bytes))
 

@@ -111,6 +111,7 @@ def _workload(run: TrainingRun, model: Architecture) -> dict[str, Any]:
         "precision": run.precision,
         "deadline_hours": number(run.deadline_hours),
         "lora_rank": run.lora_rank if run.is_adapter else None,
+        "lora_experts": run.lora_experts if run.is_adapter and model.is_moe else None,
     }
 
 

@@ -41,6 +41,7 @@ class JobEntry(BaseModel):
     master_weights: bool | None = None
     zero_stage: int | None = Field(default=None, ge=0, le=3)
     lora_rank: int = Field(default=16, ge=1, le=4096)
+    lora_experts: bool | None = None
     micro_batch: int | None = Field(default=None, ge=1)
     recompute: Text | None = None
     offload: list[Text] = Field(default_factory=list)

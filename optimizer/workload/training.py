@@ -24,7 +24,8 @@ class TrainingRun:
     """One model to train over `tokens` tokens in all (all epochs together), in sequences of `seq_len`.
 
     `global_batch_tokens` is one optimizer step. `deadline_hours` None = no deadline. `precision` is the arithmetic
-    (bf16, fp16, fp8, fp4); `master_weights` says whether FP32 copies are kept. None for `tp`, `pp`, `zero_stage`,
+    (bf16, fp16, fp8, fp4); `master_weights` says whether FP32 copies are kept, `lora_experts`
+    whether experts of a mixture have adapters, too. None for `tp`, `pp`, `zero_stage`,
     `micro_batch` and `recompute` leaves them to the search for layouts. `offload` names what lives in host memory:
     optimizer, params, or activations. `stack` is the software (see `optimizer.sizing.training.calibration`), None =
     the task's usual one. Raises InvalidValue for values outside their domain.
@@ -40,6 +41,7 @@ class TrainingRun:
     precision: str = "bf16"
     optimizer: str = "adamw"
     lora_rank: int = 16
+    lora_experts: bool = True
     master_weights: bool = True
     tp: int | None = None
     pp: int | None = None

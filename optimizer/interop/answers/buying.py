@@ -56,8 +56,9 @@ def wishes_of(ask: Ask, market: Market) -> tuple[tuple[Wish, ...], list[Fault]]:
             faults += _type_faults(ask, kind)
         return ask.wishes, faults
     if ask.instance_type is None:
-        named = [] if any(fault.fatal for fault in ask.faults) else [Fault(line=None, what="the file names no accelerators", fix="give --gpu NAME")]
-        return (), named
+        if not any(fault.fatal for fault in ask.faults):
+            faults.append(Fault(line=None, what="the file names no accelerators", fix="give --gpu NAME"))
+        return (), faults
     if kind is None:
         return (), faults
     count = ask.accelerators_per_machine or max(1, round(kind.accelerator_count))

@@ -159,6 +159,7 @@ def _run(
         precision=training.precision or "bf16",
         optimizer=_optimizer(training),
         lora_rank=training.lora_rank or _RANK,
+        lora_experts=training.lora_experts is not False,
         master_weights=training.master_weights is not False,
         tp=ask.tensor_parallel,
         pp=ask.pipeline_parallel,

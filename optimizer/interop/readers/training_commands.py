@@ -9,6 +9,7 @@ from typing import Any, Final
 from optimizer.interop.asks import TrainingAsk, whole
 from optimizer.interop.readers.command_lines import commands, inner_scripts
 from optimizer.interop.readers.training_settings import (
+    TARGETS,
     Setting,
     Settings,
     is_training,
@@ -172,6 +173,9 @@ def _settings(words: Sequence[str], numbers: Sequence[int], begin: int) -> tuple
             takes = name not in _SWITCHES or following.lower() in _TRUTH
             if not equals and takes and not re.match(r"-{1,2}[A-Za-z]", following):
                 value = following if index < len(words) else "true"
+                index += 1
+            while name in TARGETS and index < len(words) and not words[index].startswith("-"):
+                value = f"{value} {words[index]}"
                 index += 1
             values[name] = Setting(value if equals or value else "true", line)
             values |= _inner(name, value, line)

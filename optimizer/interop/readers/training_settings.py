@@ -81,6 +81,15 @@ _FOUR_BITS: Final = (
     *("load_in_4bit", "use_4bit_quantization", "use_4bit", "bnb_config.load_in_4bit", "qlora"),
     *("quantize_base", "model.quantize_base"),
 )
+TARGETS: Final = (
+    *("lora_target_modules", "target_modules", "lora_target", "peft_config.target_modules", "lora.target_modules"),
+    "peft.target_modules",
+)
+"""Settings that name the matrices which have adapters, one or several."""
+
+_ATTENTION: Final = re.compile(
+    r"(?:^|\.)(?:[qkvo]_proj|[qk]v?_[ab]_proj\w*|qkv_proj|c_attn|query_key_value|Wqkv|out_proj)$"
+)
 _ADAPTERS: Final = ("use_peft", "use_peft_lora", "use_lora", "peft", "lora")
 _PRECISIONS: Final[Mapping[str, str]] = {
     "bf16": "bf16",
@@ -260,6 +269,7 @@ def training_of(settings: Settings, *, stack: str | None = None) -> TrainingAsk:
         precision=_precision(settings),
         master_weights=_master_weights(settings),
         lora_rank=settings.count("lora_rank"),
+        lora_experts=_lora_experts(settings),
         zero_stage=_zero_stage(settings),
         offload=frozenset(_offloaded(settings)),
         recompute=_recompute(settings),
@@ -363,6 +373,13 @@ def _master_weights(settings: Settings) -> bool | None:
     if _PRECISIONS.get(loaded) in ("bf16", "fp16") and mixed == (False, False):
         return False
     return True if loaded == "float32" and True in mixed else None
+
+
+def _lora_experts(settings: Settings) -> bool | None:
+    """False where adapters are on matrices of attention only; None where experts may have some, too."""
+    named = re.findall(r"[\w.]+", settings.text(*TARGETS) or "")
+    is_attention = bool(named) and all(_ATTENTION.search(name) for name in named)
+    return False if is_attention and settings.is_on("lora_target_linear") is not True else None
 
 
 def _zero_stage(settings: Settings) -> int | None:

@@ -112,10 +112,12 @@ def _warnings(job: TrainingJob) -> Iterator[str]:
         yield f"{job.name}: axolotl has no {job.precision} arithmetic: bf16 is written, which is slower"
     if job.master_weights and not job.is_adapter and not fsdp.shards(job):
         yield f"{job.name}: axolotl keeps FP32 weights with FSDP only: without it weights and optimizer are in 16 bit"
-    if job.is_adapter and hugging_face.has_experts(job.model):
+    if job.counts_expert_adapters and hugging_face.has_experts(job.model):
         four_bits = ", with quantize_moe_experts: true, or they stay in 16 bit" if job.task == "qlora" else ""
         yield (
             f"{job.name}: lora_target_linear leaves out the fused experts of Transformers 5, which the plan counts; "
             f"name them in lora_target_parameters, and the other layers in lora_target_modules{four_bits}"
         )
+    elif job.task == "qlora" and hugging_face.has_experts(job.model):
+        yield f"{job.name}: fused experts stay in 16 bit without quantize_moe_experts: true; the plan counts 4"
     yield from hugging_face.usual_warnings(job)

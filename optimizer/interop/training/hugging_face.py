@@ -90,12 +90,14 @@ def warnings(job: TrainingJob, names: Mapping[str, str] = OPTIMIZERS) -> Iterato
             f"{job.name}: {job.precision} arithmetic takes Transformer Engine or torchao in the script (accelerate's "
             "mixed_precision); bf16 is written, which is slower"
         )
-    if job.is_adapter and has_experts(job.model):
+    if job.counts_expert_adapters and has_experts(job.model):
         four_bits = ", and they stay in 16 bit" if job.task == "qlora" else ""
         yield (
             f"{job.name}: all-linear leaves out the fused experts of transformers 5, which the plan counts{four_bits}; "
             "name them in --lora_target_parameters"
         )
+    elif job.task == "qlora" and has_experts(job.model):
+        yield f"{job.name}: fused experts of transformers 5 stay in 16 bit; the plan counts 4"
     yield from usual_warnings(job)
 
 

@@ -209,6 +209,7 @@ def _bases(run: TrainingRun, model: Architecture, cluster: Cluster) -> Iterator[
                     recompute=recompute,
                     offload=run.offload,
                     lora_rank=run.lora_rank,
+                    expert_adapters=run.lora_experts,
                     chunked_loss=stack == "eager",
                 )
                 yield with_micro_batch(run, setup, 1)
@@ -381,10 +382,11 @@ def choices_made(run: TrainingRun, estimate: TrainingEstimate) -> Iterator[str]:
         )
     if not setup.model.is_moe:
         return
-    yield (
-        f"adapters on all linear layers, experts included: {local_adapters(setup) / 1e6:,.0f} M parameters an "
-        f"accelerator; {other(expert_adapters=False):.1f} GiB instead of {needed:.1f} if experts have none"
-    )
+    if setup.expert_adapters:
+        yield (
+            f"adapters on all linear layers, experts included: {local_adapters(setup) / 1e6:,.0f} M parameters an "
+            f"accelerator; --no-lora-experts: {other(expert_adapters=False):.1f} GiB instead of {needed:.1f}"
+        )
     if setup.task == "qlora":
         yield (
             f"experts in 4 bit; {other(quantised_experts=False):.1f} GiB instead of {needed:.1f} where they stay in 16 "

@@ -152,10 +152,10 @@ def local_parameters(setup: TrainingSetup) -> LocalParameters:
     )
 
 
-def adapter_parameters(model: Architecture, rank: int) -> float:
-    """Parameters of LoRA over all linear layers, experts included: rank x (inputs + outputs) of each matrix
-    (arXiv 2106.09685)."""
-    return rank * (_unrouted_width(model) + model.experts * _expert_width(model))
+def adapter_parameters(model: Architecture, rank: int, *, experts: bool = True) -> float:
+    """Parameters of LoRA over all linear layers, with or without those of experts: rank x (inputs + outputs) of each
+    matrix (arXiv 2106.09685)."""
+    return rank * (_unrouted_width(model) + (model.experts * _expert_width(model) if experts else 0.0))
 
 
 def local_adapters(setup: TrainingSetup) -> float:

@@ -51,12 +51,20 @@ SERVING: tuple[dict[str, Any], ...] = (
     {"model": "70B", "rate": 50, "max_gpus": 2, "input_tokens": 2000, "output_tokens": 500},
 )
 TRAINING: tuple[dict[str, Any], ...] = (
-    {"model": "7B", "task": "qlora", "tokens": "100M", "deadline": "2d", "lora_rank": 64, "micro_batch": 2},
+    {"model": "7B", "task": "qlora", "tokens": "100M", "deadline": "2d", "lora_rank": 64, "lora_experts": True},
     {"model": "8B", "task": "lora", "tokens": "1B", "deadline": "2026-12-20", "offload": ["activations"]},
     {"model": "8B", "task": "finetune", "tokens": "2B", "deadline": "10d", "optimizer": "adamw-8bit", "zero_stage": 3},
     {"model": "1.5B", "task": "train", "tokens": "20B", "budget": "9000", "master_weights": False, "explain": True},
     {"model": "7B", "task": "train", "tokens": "1T", "deadline": "1h", "max_gpus": 8, "recompute": "full"},
-    {"model": "8B", "task": "lora", "tokens": "1B", "seq_len": 4096, "global_batch_tokens": "128k", "stack": "hf"},
+    {
+        "model": "8B",
+        "task": "lora",
+        "tokens": "1B",
+        "seq_len": 4096,
+        "global_batch_tokens": "128k",
+        "stack": "hf",
+        "micro_batch": 2,
+    },
     {"model": "8B", "task": "lora", "tokens": "1B", "purchase": ["spot"], "confidence": 0.8, "precision": ["bf16"]},
     {"workload": "jobs.yaml", "provider": ["aws"], "max_gpus": 16},
 )
@@ -66,7 +74,7 @@ SIZES: tuple[dict[str, Any], ...] = (
     {"model": "8x7B", "gpu": "A100-80GB", "count": 4, "tp": 2, "pp": 2, "kv_precision": "fp8", "engine": "sglang"},
     {"model": "8B", "gpu": "L4", "gpu_memory_utilization": 0.8, "prefix_cache_hit": 0.5, "ttft_ms": 300},
     {"model": "70B", "gpu": "T4"},
-    {"model": "7B", "gpu": "A10G", "task": "qlora", "seq_len": 512, "lora_rank": 8},
+    {"model": "7B", "gpu": "A10G", "task": "qlora", "seq_len": 512, "lora_rank": 8, "lora_experts": False},
     {"model": "70B", "gpu": "H100", "count": 16, "task": "finetune", "tokens": "1B", "deadline": "5d"},
     {"model": "8B", "gpu": "L4", "input_tokens": 4000, "output_tokens": 50, "tpot_ms": 40},
     {"model": "8B", "gpu": "H100", "count": 8, "task": "train", "stack": "fsdp", "micro_batch": 2, "zero_stage": 2},

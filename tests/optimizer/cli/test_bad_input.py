@@ -119,6 +119,7 @@ OUT_OF_DOMAIN = [
     ((*PLAN, "--trace", "t.csv", "--input-tokens", "5"), "--input-tokens has no effect on --trace: its rows say it"),
     ((*PLAN, "--trace", "t.csv", "--output-tokens", "5"), "--output-tokens has no effect on --trace"),
     ((*SIZE, "--task", "train", "--lora-rank", "8"), "--lora-rank is for --task lora or qlora; a train run has no"),
+    ((*SIZE, "--task", "finetune", "--no-lora-experts"), "--lora-experts is for --task lora or qlora; a finetune run"),
     ((*HELD, "--input-tokens", "5"), "--input-tokens has no effect on --count: it is of a served model"),
     ((*HELD, "--precision", "fp8"), "--precision has no effect on --count"),
     ((*HELD, "--hours", "nan"), "--hours nan: give a finite number above 0"),

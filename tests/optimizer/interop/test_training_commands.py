@@ -1,5 +1,6 @@
 """Commands and settings that start training: every usual spelling comes to the same fields."""
 
+import re
 from typing import Any
 
 import pytest
@@ -207,3 +208,27 @@ def test_settings_that_others_have_too_are_no_training_alone(content: dict[str, 
 def test_a_trainer_is_as_fast_as_its_kernels_whatever_shards_it(flags: str, stack: str) -> None:
     (found,) = launched(f"torchrun train.py --model_name_or_path a/b --per_device_train_batch_size 1 {flags}")
     assert found.training.stack == stack
+
+
+@pytest.mark.parametrize(
+    ("modules", "experts"),
+    [
+        ("q_proj k_proj v_proj o_proj", False),
+        ("q_proj,v_proj", False),
+        ("kv_a_proj_with_mqa q_b_proj", False),
+        ("q_proj gate_proj", None),
+        ("all-linear", None),
+        ("q_proj gate_up_proj_experts", None),
+    ],
+)
+def test_adapters_on_attention_only_leave_the_experts_without(modules: str, experts: bool | None) -> None:
+    given = f"--model_name_or_path a/b --use_peft --lora_r 8 --lora_target_modules {modules} --max_length 512"
+    (found,) = launched(f"trl sft {given}")
+    assert (found.training.lora_experts, found.training.seq_len) == (experts, 512)
+    in_file = settings_of({"lora_r": 8, "lora_target_modules": re.split("[ ,]", modules)}, {})
+    assert training_of(in_file).lora_experts is experts
+
+
+def test_all_linear_layers_of_axolotl_are_more_than_the_named_ones() -> None:
+    content = {"lora_r": 8, "lora_target_modules": ["q_proj"], "lora_target_linear": True}
+    assert training_of(settings_of(content, {})).lora_experts is None

@@ -293,3 +293,14 @@ def test_a_hostile_model_name_stays_one_word(target: str, stack: str, tmp_path: 
     )
     assert HOSTILE in ran.stdout.splitlines()
     assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.parametrize("target", ["fsdp", "deepspeed", "axolotl"])
+def test_a_plan_without_adapters_on_experts_names_none_to_add(target: str) -> None:
+    over = {"model": "Qwen/Qwen3-30B-A3B", "lora_rank": 16, "lora_experts": False}
+    lora, qlora = (
+        " ".join(targets.export(make_training_plan(task=task, **over), target).warnings) for task in ("lora", "qlora")
+    )
+    assert "lora_target_parameters" not in lora + qlora
+    assert "fused experts" not in lora
+    assert "fused experts" in qlora

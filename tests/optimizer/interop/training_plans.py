@@ -7,7 +7,13 @@ from optimizer.interop.launch_plan import LaunchPlan, TrainingJob
 from optimizer.interop.plan_file import parse_plan
 from tests.optimizer.interop.builders import make_instances
 
-RUN: Final = {"model": "meta-llama/Llama-3.1-8B", "task": "finetune", "lora_rank": None, "optimizer": "adamw"}
+RUN: Final = {
+    "model": "meta-llama/Llama-3.1-8B",
+    "task": "finetune",
+    "lora_rank": None,
+    "lora_experts": None,
+    "optimizer": "adamw",
+}
 MACHINE: Final = {"provider": "aws", "instance_type": "p5.48xlarge", "region": "us-east-1"}
 
 

@@ -278,3 +278,16 @@ def test_a_plan_of_all_weights_takes_nothing_of_adapters_for_granted() -> None:
     document = training_plan_document(planned(make_offer(**P5)))
     assert document["jobs"]
     assert not any("--stack hf" in line for line in document["assumptions"])
+
+
+def test_a_plan_says_whether_experts_have_adapters_and_smaller_checkpoints_follow() -> None:
+    runs = [make_run(model="Qwen/Qwen3-30B-A3B", task="lora", lora_experts=said) for said in (True, False)]
+    documents = [training_plan_document(planned(make_offer(**P5), run=run)) for run in runs]
+    assert [document["workloads"][0]["lora_experts"] for document in documents] == [True, False]
+    model = resolve_model("Qwen/Qwen3-30B-A3B")
+    assert checkpoint_bytes(runs[1], model) < checkpoint_bytes(runs[0], model) / 10
+
+
+def test_experts_of_a_model_without_any_are_not_spoken_of() -> None:
+    document = training_plan_document(planned(make_offer(**P5), run=make_run(task="lora")))
+    assert document["workloads"][0]["lora_experts"] is None
