@@ -270,7 +270,12 @@ def _fleet(fleet: Fleet, best: Option | None) -> dict[str, Any]:
 
 def _parts(file: str, answers: Sequence[Answer], assumptions: Sequence[str]) -> Iterator[Table | str]:
     working = sum(answer.works for answer in answers)
-    yield f"{file}: {working} of {len(answers)} can work (estimate)"
+    unknown = sum(
+        not answer.works and answer.model is None and not any(fault.fatal for fault in answer.every_fault)
+        for answer in answers
+    )
+    not_known = f"; of {unknown} it is not known" if unknown else ""
+    yield f"{file}: {working} of {len(answers)} can work (estimate){not_known}"
     services = [answer for answer in answers if answer.ask.training is None]
     jobs = [answer for answer in answers if answer.ask.training is not None]
     rows = [row for answer in services for row in _rows(answer)]

@@ -214,6 +214,9 @@ def _memory_faults(ask: Ask, one: Wish, model: Architecture, sized: ServingEstim
             smaller = f"leave --dtype out: the checkpoint is in {native.name}"
         else:
             smaller = "take a smaller format"
+        longest = memory.max_context_tokens
+        if "context" in ask.lines and 0 < longest < sized.context_tokens:
+            smaller += f", or let requests have at most {longest} tokens"
         cache = "" if alone else f", and {sized.context_tokens:,} tokens of cache,"
         yield Fault(
             line=one.line,

@@ -1,6 +1,7 @@
 """`costopt import`: verdicts, costs, faults with lines, exit codes, and files that are refused."""
 
 import json
+import re
 import sys
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -56,6 +57,25 @@ def test_weights_that_do_not_fit_are_told_with_the_line_and_the_least_that_does(
     assert line == 3
     assert "does not fit on 16 x H100" in what
     assert "smaller format" in fix
+
+
+def test_a_context_that_the_cache_does_not_hold_is_told_with_the_longest_that_it_does(costopt: Command) -> None:
+    text = (
+        "resources: {{accelerators: 'L4:1', infra: gcp}}\nrun: vllm serve meta-llama/Llama-3.1-8B --max-model-len {}\n"
+    )
+    document = imported(costopt, text.format(131072), code=3)
+    (line, _, fix) = faults(document)[0]
+    assert line == 1
+    longest = int(re.search(r"or let requests have at most (\d+) tokens", fix)[1])  # type: ignore[index]
+    assert imported(costopt, text.format(longest))["works"]
+    assert not imported(costopt, text.format(longest + 1000), code=3)["works"]
+
+
+def test_machines_without_a_model_are_not_said_to_fail(costopt: Command) -> None:
+    Path("fleet.dstack.yml").write_text("type: task\ncommands: [sleep 1]\nresources: {gpu: 'L4:1'}\n")
+    outcome = costopt("import", "fleet.dstack.yml")
+    assert outcome.code == 3
+    assert "0 of 1 can work (estimate); of 1 it is not known" in outcome.out
 
 
 def test_tensor_parallelism_that_does_not_divide_the_heads_is_told_with_what_does(costopt: Command) -> None:
