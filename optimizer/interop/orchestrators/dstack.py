@@ -7,6 +7,7 @@ from itertools import islice, product
 from typing import Any, Final
 
 from optimizer.interop.asks import Ask, Fault, Place, Wish, divided, line_of, mapping, texts, whole, wish
+from optimizer.interop.checkpoints import disk_gb
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, TrainingJob, device, provenance
 from optimizer.interop.orchestrators import tpu_slices
 from optimizer.interop.readers.command_lines import served, servers
@@ -28,6 +29,9 @@ _OWN_NAMES: Final[Mapping[str, str]] = {
     "RTX PRO 6000 Blackwell Workstation": "RTXPRO6000",
 }
 """gpuhunt's names where they are not the family's."""
+
+_DISK_GB: Final = 100
+"""What dstack takes at least unless told."""
 
 
 def export(plan: LaunchPlan) -> Exported:
@@ -77,7 +81,7 @@ def service(group: ReplicaGroup) -> dict[str, Any]:
         "model": group.model,
         "replicas": group.instances,
     }
-    return document | _machine(group.purchases)
+    return document | _machine(group.purchases, group.model)
 
 
 def task(job: TrainingJob, started: stack.Start) -> dict[str, Any]:
@@ -89,21 +93,23 @@ def task(job: TrainingJob, started: stack.Start) -> dict[str, Any]:
     document |= {"env": ["HF_TOKEN", "TRAIN_SCRIPT"], "files": ["."]}
     first = ['MASTER_ADDR="$DSTACK_MASTER_NODE_IP"'] if job.nodes > 1 else []
     document["commands"] = [*started.setup, *first, *started.lines]
-    document |= _machine([job.purchase])
+    document |= _machine([job.purchase], job.model)
     if job.is_spot:
         document["retry"] = {"on_events": ["no-capacity", "interruption"], "duration": "7d"}
     return document
 
 
-def _machine(purchases: Sequence[Purchase]) -> dict[str, Any]:
-    """Accelerators, place and price of a machine; the purchases differ in zone and price only."""
+def _machine(purchases: Sequence[Purchase], model: str) -> dict[str, Any]:
+    """Accelerators, disk, place and price of a machine; the purchases differ in zone and price only."""
     purchase = purchases[0]
     found = device(purchase)
     gpu: dict[str, Any] = {"name": accelerator_name(purchase.accelerator)}
     if found is not None:
         gpu["memory"] = f"{found.memory_gib:g}GB"
     gpu["count"] = max(1, round(purchase.accelerators))
-    document: dict[str, Any] = {"resources": {"gpu": gpu}, "backends": [purchase.provider]}
+    disk = disk_gb(model, _DISK_GB)
+    resources: dict[str, Any] = {"gpu": gpu} if disk == _DISK_GB else {"gpu": gpu, "disk": f"{disk}GB.."}
+    document: dict[str, Any] = {"resources": resources, "backends": [purchase.provider]}
     if purchase.region:
         document["regions"] = [purchase.region]
     if purchase.provider in ("aws", "gcp", "azure", "lambda"):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from optimizer.interop.checkpoints import disk_gb
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, TrainingJob, device, provenance
 from optimizer.interop.serving import vllm
 from optimizer.interop.training import stack
@@ -53,6 +54,9 @@ _HF_TOKEN: Final = {
     "name": "HF_TOKEN",
     "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}},
 }
+_DISK_GB: Final = 128
+"""The most that a managed node has unless told: 20 on EKS, 100 on GKE, 128 on AKS."""
+
 _STARTUP_MINUTES: Final = 60
 _SCRIPT_PATH: Final = "/workspace/train.py"
 _OUTPUT_PATH: Final = "/output"
@@ -70,6 +74,7 @@ def export(plan: LaunchPlan) -> Exported:
         ]
         files[f"kubernetes-{job.name}.yaml"] = yaml_documents(_training(plan, job, started), head)
         warnings += [*started.warnings, *_training_warnings(job), *_purchase_warnings(job.name, job.purchase)]
+        warnings += _disk_warnings(job.name, job.model)
     for group in plan.groups:
         head = [
             *provenance(plan, group.purchases),
@@ -78,7 +83,7 @@ def export(plan: LaunchPlan) -> Exported:
         ]
         files[f"kubernetes-{group.name}.yaml"] = yaml_documents([_replicas(plan, group), _service(group)], head)
         warnings += [*vllm.checkpoint_warnings(group), *vllm.device_warnings(group)]
-        warnings += [*vllm.context_warnings(group), *_warnings(group)]
+        warnings += [*vllm.context_warnings(group), *_warnings(group), *_disk_warnings(group.name, group.model)]
     return Exported(files=files, warnings=tuple(warnings))
 
 
@@ -116,6 +121,12 @@ def _purchase_warnings(name: str, purchase: Purchase) -> Iterator[str]:
         yield from _label_warnings(name, purchase)
     if purchase.purchase_option not in ("on_demand", "spot"):
         yield f"{name}: a manifest cannot buy {purchase.purchase_option}: buy the nodes so"
+
+
+def _disk_warnings(name: str, model: str) -> Iterator[str]:
+    needed = disk_gb(model, _DISK_GB)
+    if needed > _DISK_GB:
+        yield f"{name}: the checkpoint is loaded onto the node's disk: {needed} GB are more than nodes have by default"
 
 
 def _label_warnings(name: str, purchase: Purchase) -> Iterator[str]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from optimizer.interop.asks import Ask, Degrees, Fault, Place, Wish, divided, line_of, mapping, texts, whole, wish
+from optimizer.interop.checkpoints import disk_gb
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, TrainingJob, device, provenance
 from optimizer.interop.orchestrators import tpu_slices
 from optimizer.interop.readers.command_lines import Server, filled, served, servers
@@ -81,6 +82,11 @@ _OWN_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Where a cloud's catalogue names one otherwise than the others do."""
 
+_TOKEN: Final = "A model that its publisher gates takes your token: add --secret HF_TOKEN."
+
+_DISK_GB: Final = 256
+"""What SkyPilot takes unless told."""
+
 _MEGA: Final = "a3-megagpu"
 """Google's machines whose H100 the catalogue calls H100-MEGA, for their network."""
 
@@ -109,6 +115,7 @@ def export(plan: LaunchPlan) -> Exported:
             *provenance(plan, [job.purchase]),
             f"For SkyPilot {VERSION}: {command} skypilot-{job.name}.yaml --env TRAIN_SCRIPT=train.py",
             started.made_for,
+            _TOKEN,
         ]
         files[f"skypilot-{job.name}.yaml"] = yaml_documents([task(job, started)], head)
         warnings += [*started.warnings, *_purchase_warnings(job.name, job.purchase)]
@@ -116,6 +123,7 @@ def export(plan: LaunchPlan) -> Exported:
         head = [
             *provenance(plan, group.purchases),
             f"For SkyPilot {VERSION} and vLLM {vllm.VERSION}: sky serve up skypilot-{group.name}.yaml",
+            _TOKEN,
         ]
         files[f"skypilot-{group.name}.yaml"] = yaml_documents([service(group)], head)
         warnings += [
@@ -143,7 +151,7 @@ def service(group: ReplicaGroup) -> dict[str, Any]:
     found = device(group.purchase)
     vendor = None if found is None else found.vendor
     servers = group.replicas if group.instances_per_replica > 1 else group.instances
-    document["resources"] = resources(group.purchase) | {"ports": vllm.PORT}
+    document["resources"] = resources(group.purchase) | _disk(group.model) | {"ports": vllm.PORT}
     document["service"] = {
         "readiness_probe": {"path": "/v1/models", "initial_delay_seconds": 3600},
         "replicas": servers,
@@ -162,7 +170,7 @@ def task(job: TrainingJob, started: stack.Start) -> dict[str, Any]:
     document: dict[str, Any] = {"name": job.name, "workdir": "."}
     if job.nodes > 1:
         document["num_nodes"] = job.nodes
-    document["resources"] = resources(job.purchase)
+    document["resources"] = resources(job.purchase) | _disk(job.model)
     document["envs"] = {"TRAIN_SCRIPT": "train.py"}
     if started.setup:
         document["setup"] = "\n".join(started.setup) + "\n"
@@ -187,6 +195,12 @@ def resources(purchase: Purchase) -> dict[str, Any]:
     if purchase.purchase_option == "spot":
         found["use_spot"] = True
     return found
+
+
+def _disk(model: str) -> dict[str, int]:
+    """The disk where the checkpoint takes a larger one than SkyPilot's own."""
+    needed = disk_gb(model, _DISK_GB)
+    return {} if needed == _DISK_GB else {"disk_size": needed}
 
 
 def _slice_name(purchase: Purchase) -> str | None:

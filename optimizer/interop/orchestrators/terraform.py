@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from optimizer.interop.asks import Ask, whole
+from optimizer.interop.checkpoints import disk_gb
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, comment, provenance, slug
 from optimizer.interop.orchestrators import tpu_slices
 
@@ -29,7 +30,7 @@ def export(plan: LaunchPlan) -> Exported:
         return Exported(files={}, warnings=tuple(warnings))
     head = comment([*provenance(plan, known), f"For Terraform {VERSION}: terraform init, then terraform plan."])
     blocks = [*_settings(known), *_variables(known)]
-    blocks += [_resource(bought, _label(index, bought)) for index, bought in enumerate(known)]
+    blocks += [_resource(bought, _label(index, bought), _disk(plan, bought)) for index, bought in enumerate(known)]
     return Exported(files={"main.tf": head + "\n" + "\n".join(blocks)}, warnings=tuple(warnings))
 
 
@@ -133,11 +134,18 @@ def _variable(name: str, description: str, kind: str = "string") -> str:
     return block(f'variable "{name}"', ("type", kind), ("description", quoted(description)))
 
 
-def _resource(bought: Purchase, label: str) -> str:
-    return {"aws": _aws, "gcp": _google, "azure": _azure}[bought.provider](bought, label)
+def _disk(plan: LaunchPlan, bought: Purchase) -> int:
+    """GB for the largest checkpoint that is loaded on the machine."""
+    served = [group.model for group in plan.groups if bought in group.purchases]
+    trained = [job.model for job in plan.jobs if job.purchase == bought]
+    return max((disk_gb(model, _DISK_GB) for model in [*served, *trained]), default=_DISK_GB)
 
 
-def _aws(bought: Purchase, label: str) -> str:
+def _resource(bought: Purchase, label: str, disk: int) -> str:
+    return {"aws": _aws, "gcp": _google, "azure": _azure}[bought.provider](bought, label, disk)
+
+
+def _aws(bought: Purchase, label: str, disk: int) -> str:
     parts: list[tuple[str, str] | str] = [
         ("provider", f"aws.{_alias(bought.region)}"),
         ("count", str(bought.count)),
@@ -156,11 +164,11 @@ def _aws(bought: Purchase, label: str) -> str:
             f"capacity_reservation_target {{\n    capacity_reservation_id = var.{label}_capacity_reservation_id\n  }}"
         )
         parts.append(f"capacity_reservation_specification {{\n  {target}\n}}")
-    parts.append(f"root_block_device {{\n  volume_size = {_DISK_GB}\n}}")
+    parts.append(f"root_block_device {{\n  volume_size = {disk}\n}}")
     return block(f'resource "aws_instance" "{label}"', *parts)
 
 
-def _google(bought: Purchase, label: str) -> str:
+def _google(bought: Purchase, label: str, disk: int) -> str:
     spot = bought.purchase_option == "spot"
     parts: list[tuple[str, str] | str] = [
         ("provider", f"google.{_alias(bought.region)}"),
@@ -168,7 +176,7 @@ def _google(bought: Purchase, label: str) -> str:
         ("name", f'"costopt-{label.replace("_", "-")}-${{count.index}}"'),
         ("machine_type", quoted(bought.machine_type)),
         ("zone", quoted(bought.zone) if bought.zone else f"var.{label}_zone"),
-        f"boot_disk {{\n  initialize_params {{\n    image = var.{label}_image\n    size  = {_DISK_GB}\n  }}\n}}",
+        f"boot_disk {{\n  initialize_params {{\n    image = var.{label}_image\n    size  = {disk}\n  }}\n}}",
         f"network_interface {{\n  network = var.{label}_network\n}}",
     ]
     if bought.attached:
@@ -181,7 +189,7 @@ def _google(bought: Purchase, label: str) -> str:
     return block(f'resource "google_compute_instance" "{label}"', *parts)
 
 
-def _azure(bought: Purchase, label: str) -> str:
+def _azure(bought: Purchase, label: str, disk_size: int) -> str:
     parts: list[tuple[str, str] | str] = [
         ("count", str(bought.count)),
         ("name", f'"costopt-{label.replace("_", "-")}-${{count.index}}"'),
@@ -196,7 +204,7 @@ def _azure(bought: Purchase, label: str) -> str:
         parts += [("priority", '"Spot"'), ("eviction_policy", '"Deallocate"')]
     parts.append('admin_ssh_key {\n  username   = "costopt"\n  public_key = var.ssh_public_key\n}')
     disk = ['caching              = "ReadWrite"', 'storage_account_type = "Premium_LRS"']
-    lines = "\n".join(f"  {line}" for line in [*disk, f"disk_size_gb         = {_DISK_GB}"])
+    lines = "\n".join(f"  {line}" for line in [*disk, f"disk_size_gb         = {disk_size}"])
     parts.append(f"os_disk {{\n{lines}\n}}")
     return block(f'resource "azurerm_linux_virtual_machine" "{label}"', *parts)
 
