@@ -57,10 +57,16 @@ def _from_file(path: Path) -> Architecture:
     file = path / "config.json" if path.is_dir() else path
     if not file.exists():
         raise UsageError(f"model file {str(file)!r} does not exist; give a config.json or the folder that has it")
+    if not file.is_file():
+        raise UsageError(
+            f"model file {str(file)!r} is a folder or a device; give a config.json or the folder that has it"
+        )
     if file.stat().st_size > _MAX_CONFIG_BYTES:
         raise UsageError(f"model file {str(file)!r} has {file.stat().st_size} bytes: that is no config.json")
     try:
         content = json.loads(file.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"model file {str(file)!r} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"model file {str(file)!r} is not valid JSON ({error}); download it again") from None
     if not isinstance(content, dict):

@@ -209,6 +209,14 @@ def test_a_path_without_a_config_json_is_refused(costopt: Command, model: str) -
     assert_refused(costopt, "size", "--model", model, "--gpu", "L4", says="does not exist; give a config.json or")
 
 
+def test_a_config_json_that_is_a_folder_or_a_pipe_is_refused(costopt: Command) -> None:
+    Path("folder/config.json").mkdir(parents=True)
+    Path("pipe").mkdir()
+    os.mkfifo("pipe/config.json")
+    for model in ("folder", "pipe", "pipe/config.json"):
+        assert_refused(costopt, "size", "--model", model, "--gpu", "L4", says="is a folder or a device")
+
+
 def test_a_name_longer_than_any_path_is_refused(costopt: Command) -> None:
     assert_refused(costopt, "size", "--model", "a" * 5000, "--gpu", "L4", says="has 5000 characters")
 
