@@ -82,7 +82,7 @@ _OWN_NAMES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Where a cloud's catalogue names one otherwise than the others do."""
 
-_TOKEN: Final = "A model that its publisher gates takes your token: add --secret HF_TOKEN."
+_GATED: Final = "A model that its publisher gates takes your token: add --secret HF_TOKEN."
 
 _DISK_GB: Final = 256
 """What SkyPilot takes unless told."""
@@ -115,7 +115,7 @@ def export(plan: LaunchPlan) -> Exported:
             *provenance(plan, [job.purchase]),
             f"For SkyPilot {VERSION}: {command} skypilot-{job.name}.yaml --env TRAIN_SCRIPT=train.py",
             started.made_for,
-            _TOKEN,
+            _GATED,
         ]
         files[f"skypilot-{job.name}.yaml"] = yaml_documents([task(job, started)], head)
         warnings += [*started.warnings, *_purchase_warnings(job.name, job.purchase)]
@@ -123,7 +123,7 @@ def export(plan: LaunchPlan) -> Exported:
         head = [
             *provenance(plan, group.purchases),
             f"For SkyPilot {VERSION} and vLLM {vllm.VERSION}: sky serve up skypilot-{group.name}.yaml",
-            _TOKEN,
+            _GATED,
         ]
         files[f"skypilot-{group.name}.yaml"] = yaml_documents([service(group)], head)
         warnings += [
