@@ -9,6 +9,9 @@ from optimizer.workload.workload_file import Lines
 from providers.accelerators import Accelerator, matches
 from providers.errors import UnknownName
 
+CLUSTERS: Final = ("kubernetes", "k8s", "ssh", "slurm")
+"""Names that stand in place of a provider for machines of one's own."""
+
 _COUNT: Final = re.compile(r"\d{1,6}(?:\.0)?")
 
 

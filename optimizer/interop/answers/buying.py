@@ -6,14 +6,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
-from optimizer.interop.asks import Ask, Fault, Wish
+from optimizer.interop.asks import CLUSTERS, Ask, Fault, Wish
 from providers.accelerators import resolve
 from providers.errors import nearest
 from providers.networks import network_of
 from providers.offers import PROVIDERS, InstanceType, Offer, PurchaseOption
-
-_CLUSTERS: Final = ("kubernetes", "k8s", "ssh", "slurm")
-"""Names that stand in place of a provider for machines of one's own."""
 
 _WITHOUT_SPOT: Final = frozenset({"lambda"})
 """Providers that sell everything on demand or reserved only (Lambda's documentation of instances, read 2026-11-30)."""
@@ -69,7 +66,7 @@ def wishes_of(ask: Ask, market: Market) -> tuple[tuple[Wish, ...], list[Fault]]:
 def place_faults(ask: Ask, market: Market) -> Iterator[Fault]:
     """What is wrong with the provider and the region that the file names."""
     line = ask.lines.get("place")
-    if ask.provider is not None and ask.provider not in (*PROVIDERS, *_CLUSTERS):
+    if ask.provider is not None and ask.provider not in (*PROVIDERS, *CLUSTERS):
         near = nearest(ask.provider, PROVIDERS)
         known = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(PROVIDERS)}"
         yield Fault(line=line, what=f"prices of {ask.provider} are not kept here", fix=known, fatal=False)

@@ -131,6 +131,9 @@ _PRODUCTS: Final[Mapping[str, str]] = {
 _SHARED: Final = "-SHARED"
 """What GPU feature discovery puts behind the name of a card whose time is shared."""
 
+_ZONE: Final = re.compile(r"(.*\d)(?:[a-z]|-[a-z])|([a-z]+\d?)-\d")
+"""A zone of AWS (us-east-1a), Google (us-east1-b) or Azure (eastus-1)."""
+
 _SLICE: Final = "nvidia.com/mig-"
 """Begins the resource names of slices of a card (MIG)."""
 
@@ -165,7 +168,8 @@ def _ask(
         faults += (Fault(line=line, what=what, fix="import it with each alone to compare", fatal=False),)
     # Google's n1 machines have their GPUs attached: those say what is meant.
     instance_type = types[0] if types and not types[0].startswith("n1-") else None
-    places = selector.get("topology.kubernetes.io/zone") or selector.get("topology.kubernetes.io/region") or ()
+    zones = selector.get("topology.kubernetes.io/zone", ())
+    places = selector.get("topology.kubernetes.io/region") or tuple({_region(zone) for zone in zones})
     spot = any(selector.get(key, ("",))[0].lower() in ("spot", "true") for key, _ in SPOT_LABELS.values())
     place_line = line_of(lines, *pods.path, "nodeSelector")
     known = {"place": place_line, "accelerators": line}
@@ -189,6 +193,11 @@ def _ask(
         faults=faults,
         **{"accelerators_per_machine": count, **(job.fields if job else served(found))},
     )
+
+
+def _region(zone: str) -> str:
+    match = _ZONE.fullmatch(zone)
+    return zone if match is None else match[1] or match[2]
 
 
 def _job(container: Mapping[str, Any], lines: Lines, where: tuple[str | int, ...]) -> Launched | None:
@@ -234,9 +243,15 @@ def _server(container: Mapping[str, Any], lines: Lines, where: tuple[str | int, 
         scripts = (servers(word, number, given) for word, number in zip(words, numbers, strict=True) if " " in word)
         found = next((one for script in scripts for one in script), None)
     image = str(container.get("image"))
-    if found is None and TGI.search(image):
+    launcher = words[:1] and words[0].rpartition("/")[2] == "text-generation-launcher"
+    if found is None and launcher:
+        return tgi_server(words[1:], numbers[1:], numbers[0], _variables(container))
+    if found is not None or container.get("command"):
+        # A command takes the place of what the image starts.
+        return found
+    if TGI.search(image):
         return tgi_server(words, numbers, line_of(lines, *where, "image") or 1, _variables(container))
-    if found is None and "vllm-openai" in image and words:
+    if "vllm-openai" in image and words:
         found = server(["vllm", "serve", *words], [numbers[0], numbers[0], *numbers], numbers[0])
     return found
 

@@ -5,7 +5,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from optimizer.interop.asks import Ask, Degrees, Fault, Place, Wish, divided, line_of, mapping, texts, whole, wish
+from optimizer.interop.asks import (
+    CLUSTERS,
+    Ask,
+    Degrees,
+    Fault,
+    Place,
+    Wish,
+    divided,
+    line_of,
+    mapping,
+    texts,
+    whole,
+    wish,
+)
 from optimizer.interop.checkpoints import disk_gb
 from optimizer.interop.launch_plan import Exported, LaunchPlan, Purchase, ReplicaGroup, TrainingJob, device, provenance
 from optimizer.interop.orchestrators import tpu_slices
@@ -252,6 +265,11 @@ def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
         for (path, machine), place in zip(machines, places, strict=True)
         for one in _wishes(machine, path, lines)
     ]
+    found += [
+        Fault(line=line_of(lines, *path), what=f"{place.instance_type} is not looked at", fix=_UNNAMED, fatal=False)
+        for (path, machine), place in zip(machines, places, strict=True)
+        if place.instance_type and not is_one_place and not {"accelerators", "gpus"} & machine.keys()
+    ]
     wishes, faults = divided(_merged(found))
     nodes = whole(content.get("num_nodes")) or 1
     variables = _variables(content, wishes[0].count if wishes else None, nodes)
@@ -286,6 +304,7 @@ _MODEL_VARIABLES: Final = ("MODEL_NAME", "MODEL_ID", "MODEL", "HF_MODEL", "HF_MO
 """Variables that files of SkyPilot's gallery keep the model in."""
 
 _DOWNLOAD: Final = re.compile(r"\b(?:tune|hf|huggingface-cli)\s+download\s+([\w.${}-]+/[\w.${}-]+)")
+_UNNAMED: Final = "name the accelerators of every alternative"
 _MOST_ALTERNATIVES: Final = 100
 _MOST_COUNTS: Final = 16
 """Numbers of accelerators that degrees are worked out for, each by reading the script again."""
@@ -460,7 +479,8 @@ def _place(machine: Mapping[str, Any], path: tuple[str | int, ...] = (), lines: 
     """Where and how a machine is bought, and the lines below `path` that say so."""
     parts = str(machine.get("infra") or "").split("/")
     cloud = parts[0] or str(machine.get("cloud") or "")
-    region = parts[1] if len(parts) > 1 else machine.get("region")
+    # What stands behind a cluster of one's own is its context.
+    region = None if cloud.lower() in CLUSTERS else parts[1] if len(parts) > 1 else machine.get("region")
     named = next((key for key in ("infra", "region", "cloud") if key in machine), "infra")
     keys = {"place": named, "instance_type": "instance_type", "spot": "use_spot"}
     return Place(

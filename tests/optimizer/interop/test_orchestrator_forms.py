@@ -104,6 +104,20 @@ def test_more_alternatives_than_anybody_writes_are_cut_and_told() -> None:
     assert "101 alternatives: the first 100" in fault.what
 
 
+def test_a_context_of_a_cluster_is_no_region() -> None:
+    for infra in ("k8s/my-context", "kubernetes/prod", "ssh/pool"):
+        ask = only(f"resources: {{infra: {infra}, accelerators: 'H100:8'}}\nrun: vllm serve m\n")
+        assert (ask.provider, ask.region) == (infra.partition("/")[0], None)
+
+
+def test_an_alternative_that_names_a_machine_alone_is_told() -> None:
+    text = "resources:\n  any_of:\n    - {infra: aws, accelerators: 'L4:1'}\n"
+    text += "    - {infra: aws, instance_type: g6e.xlarge}\n"
+    ask = only(f"{text}run: vllm serve m\n")
+    (fault,) = ask.faults
+    assert (fault.line, fault.fatal, fault.what) == (4, False, "g6e.xlarge is not looked at")
+
+
 def test_one_line_of_accelerators_in_several_places_is_one_wish() -> None:
     (wish,) = only(
         "resources: {accelerators: 'A100:8', any_of: [{cloud: gcp}, {cloud: aws}]}\nrun: vllm serve m\n"

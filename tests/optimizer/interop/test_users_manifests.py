@@ -41,6 +41,24 @@ def test_references_cannot_fill_the_memory() -> None:
     assert model == "$(A)" * 100_000
 
 
+def test_a_command_takes_the_place_of_what_the_image_starts() -> None:
+    text = DEPLOYMENT.format(labels="nvidia.com/gpu.product: NVIDIA-L4", resource="nvidia.com/gpu")
+    ask = only(text.replace("args: [--model, Qwen/Qwen2.5-7B-Instruct]", "command: [bash, /run.sh]"))
+    assert (ask.model, ask.engine) == (None, None)
+    launcher = "command: [text-generation-launcher]\n        args: [--model-id, a/b, --num-shard, '2']"
+    ask = only(text.replace("args: [--model, Qwen/Qwen2.5-7B-Instruct]", launcher))
+    assert (ask.model, ask.tensor_parallel, ask.engine) == ("a/b", 2, "tgi")
+
+
+@pytest.mark.parametrize(
+    ("zone", "region"),
+    [("us-east-1a", "us-east-1"), ("us-central1-c", "us-central1"), ("eastus2-3", "eastus2"), ("rack7", "rack7")],
+)
+def test_a_zone_is_in_its_region(zone: str, region: str) -> None:
+    labels = f"nvidia.com/gpu.product: NVIDIA-L4, topology.kubernetes.io/zone: {zone}"
+    assert only(DEPLOYMENT.format(labels=labels, resource="nvidia.com/gpu")).region == region
+
+
 def test_scripts_in_a_container_read_its_variables() -> None:
     text = DEPLOYMENT.format(labels="cloud.google.com/gke-accelerator: nvidia-l4", resource="nvidia.com/gpu")
     text = text.replace(
