@@ -22,10 +22,15 @@ _SHARDING: Final = {2: "optim_grads", 3: "optim_grads_params"}
 
 
 def export(plan: LaunchPlan) -> Exported:
-    """One script for each job."""
+    """One script for each job that trains all weights."""
     files: dict[str, str] = {}
     found: list[str] = []
     for job in plan.jobs:
+        if job.is_adapter:
+            found.append(
+                f"{job.name}: pretrain_gpt.py trains no adapters: it has no file; take another target, or NeMo"
+            )
+            continue
         command = torchrun(job, arguments(job), *tail(job), '"$@"')
         lines = [*start_lines(job), f"exec {command}"]
         files[f"megatron-{job.name}.sh"] = script(plan, job, MADE_FOR, lines)
@@ -166,8 +171,6 @@ def warnings(job: TrainingJob) -> Iterator[str]:
     """What these flags cannot express of the plan."""
     yield from shared_warnings(job, STACKS)
     model = _known(job)
-    if job.lora_rank is not None:
-        yield f"{job.name}: pretrain_gpt.py trains no adapters: take NeMo or another target"
     if job.optimizer == "adamw-8bit" and _short_moments(job):
         yield f"{job.name}: moments are kept in FP8 by the precision-aware optimizer, in place of bitsandbytes' 8 bit"
     elif job.optimizer not in _OPTIMIZERS:

@@ -31,8 +31,11 @@ class Start:
 
 
 def start(job: TrainingJob) -> Start:
-    """The command by the plan's stack; it wants TRAIN_SCRIPT and, on several machines, MASTER_ADDR."""
-    if job.stack in megatron.STACKS:
+    """The command by the plan's stack, of adapters by FSDP's where Megatron-LM trains none.
+
+    It wants TRAIN_SCRIPT and, on several machines, MASTER_ADDR.
+    """
+    if job.stack in megatron.STACKS and not job.is_adapter:
         return Start(
             made_for=megatron.MADE_FOR,
             lines=(*megatron.start_lines(job), torchrun(job, megatron.arguments(job), *megatron.tail(job))),

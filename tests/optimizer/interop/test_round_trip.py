@@ -57,7 +57,7 @@ def said(job: TrainingJob, target: str) -> Said:
     """The plan's values as far as the target's words have them; the rest is a warning of the export."""
     offload = job.offload or frozenset()
     recompute = "none" if job.recompute == "none" else "full"
-    if target == "megatron" or (target in ORCHESTRATORS and job.stack in megatron.STACKS):
+    if target == "megatron" or (target in ORCHESTRATORS and job.stack in megatron.STACKS and not job.is_adapter):
         moved = offload & {"optimizer"} if job.zero_stage else frozenset()
         named = {"adamw-8bit": "adamw", "paged-adamw-8bit": "adamw", "adafactor": "adamw"}
         optimizer = named.get(job.optimizer, job.optimizer)
@@ -74,8 +74,16 @@ def said(job: TrainingJob, target: str) -> Said:
     return Said(zero, False, recompute, moved, optimizer)
 
 
-@pytest.mark.parametrize("name", training_plans.PLANS)
-@pytest.mark.parametrize("target", TRAINING)
+WRITTEN = tuple(
+    (target, name)
+    for target in TRAINING
+    for name in training_plans.PLANS
+    # Megatron-LM trains no adapters.
+    if target != "megatron" or "LoRA" not in name
+)
+
+
+@pytest.mark.parametrize(("target", "name"), WRITTEN)
 def test_a_training_run_comes_back(name: str, target: str) -> None:
     plan = training_plans.make_training_plan(**training_plans.PLANS[name])
     (job,) = plan.jobs
@@ -97,9 +105,7 @@ def test_a_training_run_comes_back(name: str, target: str) -> None:
     if not expected.splits and not job.is_adapter and target != "axolotl":
         assert training.master_weights == job.master_weights
     if job.is_adapter:
-        assert (training.task, training.lora_rank) == (
-            (job.task, job.lora_rank) if target != "megatron" else (None,) * 2
-        )
+        assert (training.task, training.lora_rank) == (job.task, job.lora_rank)
     if expected.splits:
         assert (ask.tensor_parallel, ask.pipeline_parallel) == (job.tensor_parallel, job.pipeline_parallel)
         assert (training.context_parallel, training.expert_parallel) == (job.context_parallel, job.expert_parallel)

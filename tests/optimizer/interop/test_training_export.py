@@ -108,7 +108,7 @@ def test_what_changes_speed_or_memory_and_cannot_be_said_is_a_warning(name: str,
     (job,) = plan.jobs
     exported = targets.export(plan, target)
     said = " ".join([*exported.warnings, *exported.files.values()])
-    if target == "terraform":
+    if target == "terraform" or not exported.files:
         return
     for part in job.offload or ():
         assert {"optimizer": "offload", "params": "offload", "activations": "activation"}[part] in said.lower()
@@ -304,3 +304,17 @@ def test_a_plan_without_adapters_on_experts_names_none_to_add(target: str) -> No
     assert "lora_target_parameters" not in lora + qlora
     assert "fused experts" not in lora
     assert "fused experts" in qlora
+
+
+@pytest.mark.parametrize("task", ["lora", "qlora"])
+def test_megatron_has_no_file_for_adapters_and_says_so(task: str) -> None:
+    exported = targets.export(make_training_plan(task=task, lora_rank=16), "megatron")
+    assert not exported.files
+    assert any("trains no adapters" in warning for warning in exported.warnings)
+
+
+@pytest.mark.parametrize("target", ["skypilot", "dstack", "slurm", "kubernetes"])
+def test_adapters_that_were_sized_for_megatron_are_trained_with_fsdp_and_that_is_told(target: str) -> None:
+    exported = targets.export(make_training_plan(task="lora", lora_rank=16, stack="megatron"), target)
+    assert "--lora_r 16" in "".join(exported.files.values())
+    assert any("sized for megatron" in warning for warning in exported.warnings)
