@@ -130,10 +130,11 @@ def _is_yaml(text: str) -> bool:
 def _script(text: str) -> tuple[Ask, ...]:
     """The servers and training jobs that a shell script or a bare command line starts, in the order of their lines."""
     stated = next(_stated(text), None)
-    asks = [_on_each(_of_server(found, stated), text) for found in command_lines.servers(text)]
-    asks += [_of_launched(found, stated) for found in launched(text)]
-    asks += containers.docker_runs(text)
     batch = slurm.read(text)
+    given = {} if batch is None else batch.variables
+    asks = [_on_each(_of_server(found, stated), text) for found in command_lines.servers(text, 1, given)]
+    asks += [_of_launched(found, stated) for found in launched(text, 1, given)]
+    asks += containers.docker_runs(text)
     asks = [ask if batch is None else slurm.in_batch(ask, batch) for ask in asks]
     if len(asks) > 1:
         asks = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from optimizer.interop.asks import Ask, divided, whole, wish
+from optimizer.interop.asks import Ask, Wish, divided, whole, wish
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, TrainingJob, comment, provenance
 from optimizer.interop.serving import vllm
 from optimizer.interop.training import stack
@@ -83,9 +83,10 @@ def _batch(head: list[str], options: dict[str, object], body: list[str]) -> str:
 
 
 _OPTION: Final = re.compile(r"#SBATCH\s+(-{1,2}[\w-]+)(?:[=\s]\s*(\S+))?")
-_SHORT: Final = {"-N": "nodes", "-J": "job-name", "-a": "array", "-G": "gpus", "-n": "ntasks"}
+_SHORT: Final = {"-N": "nodes", "-J": "job-name", "-a": "array", "-G": "gpus", "-n": "ntasks"} | {"-C": "constraint"}
 _GPUS: Final = re.compile(r"(?:gpu:?)?(?:(?P<name>[A-Za-z][\w.-]*):?)?(?P<count>\d+)?", re.ASCII)
 _ARRAY: Final = re.compile(r"(\d+)-(\d+)(?:%\d+)?", re.ASCII)
+_MOST_FEATURES: Final = 8
 _MOST_TASKS: Final = 10_000
 
 
@@ -102,6 +103,17 @@ class Batch:
     accelerator: str | None
     tasks: int
     lines: Mapping[str, int]
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What Slurm sets for the script, as far as its options say it."""
+        nodes = self.nodes or 1
+        found = {"SLURM_NNODES": str(nodes), "SLURM_JOB_NUM_NODES": str(nodes)}
+        if self.accelerators is not None:
+            each = str(self.accelerators)
+            found |= {"SLURM_GPUS_PER_NODE": each, "SLURM_GPUS_ON_NODE": each}
+            found["SLURM_GPUS"] = str(self.accelerators * nodes)
+        return found
 
 
 def read(text: str) -> Batch | None:
@@ -128,10 +140,16 @@ def read(text: str) -> Batch | None:
         name=options.get("job-name", ("", 0))[0] or None,
         nodes=nodes,
         accelerators=count or None,
-        accelerator=asked["name"] if asked else None,
+        accelerator=(asked["name"] if asked else None) or _constrained(options.get("constraint", ("", 0))[0]),
         tasks=tasks,
         lines={what: one[1] for what, one in lines.items() if one is not None},
     )
+
+
+def _constrained(features: str) -> str | None:
+    """The accelerator that features of nodes name: `h100`, `a100&80gb`; None for alternatives, and other features."""
+    words = [] if "|" in features else re.findall(r"[\w.-]+", features, re.ASCII)[:_MOST_FEATURES]
+    return next((one for one in ("-".join(words), *words) if isinstance(wish(one, 1, None), Wish)), None)
 
 
 def in_batch(ask: Ask, batch: Batch) -> Ask:

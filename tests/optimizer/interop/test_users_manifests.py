@@ -151,6 +151,22 @@ def test_a_server_in_a_script_that_a_shell_is_handed(shell: str) -> None:
     assert ask.lines["tensor_parallel"] == 4
 
 
+@pytest.mark.parametrize(
+    ("constraint", "accelerator"),
+    [("h100", "h100"), ('"a100&80gb"', "a100-80gb"), ("ib&l40s", "l40s"), ("v100|a100", None), ("avx512", None)],
+)
+def test_a_batch_script_reads_what_slurm_sets_and_features_that_name_accelerators(
+    constraint: str, accelerator: str | None
+) -> None:
+    ask = only(
+        f"#!/bin/bash\n#SBATCH -N 2\n#SBATCH --gres=gpu:8\n#SBATCH -C {constraint}\n"
+        "vllm serve a/b -tp $SLURM_GPUS_ON_NODE -pp ${SLURM_NNODES}\n"
+    )
+    assert (ask.tensor_parallel, ask.pipeline_parallel, ask.nodes) == (8, 2, 2)
+    assert [wish.named for wish in ask.wishes] == ([] if accelerator is None else [accelerator])
+    assert not ask.faults
+
+
 ARRAYS = """\
 #!/bin/bash
 declare -a LAUNCH=(--nproc_per_node 8 --nnodes 2)
