@@ -72,8 +72,8 @@ class TrainingAsk:
     `task` is train, finetune, lora or qlora; `optimizer` any usual spelling; `precision` bf16, fp16, fp8 or fp32;
     `recompute` none, selective or full; `offload` parts of optimizer, params and activations. `micro_batch` are the
     sequences of a rank at a time, `sequences_per_step` those of one optimizer step over all ranks; `steps`, `epochs`
-    and `tokens` say how long. TP and PP are fields of the Ask, whose `accelerators_per_machine` are the ranks of a
-    machine.
+    and `tokens` say how long. `uncounted` are notes on settings that no estimate counts. TP and PP are fields of the
+    Ask, whose `accelerators_per_machine` are the ranks of a machine.
     """
 
     task: str | None = None
@@ -95,6 +95,7 @@ class TrainingAsk:
     recompute: str | None = None
     context_parallel: int | None = None
     expert_parallel: int | None = None
+    uncounted: tuple[Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,7 +124,7 @@ def sized_job(
     except UsageError as error:
         return None, [*faults, Fault(line=_first_line(ask), what=str(error), fix="change the layout or the batch")]
     job = SizedJob(run=run, estimate=sized, tokens=known, interrupted=_interrupted(ask, run, model, offer))
-    return job, [*faults, *_memory_faults(one, sized), *_assumed(ask, training, sized)]
+    return job, [*faults, *_memory_faults(one, sized), *training.uncounted, *_assumed(ask, training, sized)]
 
 
 def cheapest_cluster(

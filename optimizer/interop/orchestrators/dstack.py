@@ -56,12 +56,7 @@ def export(plan: LaunchPlan) -> Exported:
             *provenance(plan, group.purchases),
             f"For dstack {VERSION} and vLLM {vllm.VERSION}: dstack apply -f dstack-{group.name}.dstack.yml",
         ]
-        warnings += [
-            *vllm.checkpoint_warnings(group),
-            *vllm.device_warnings(group),
-            *vllm.placement_warnings(group),
-            *_warnings(group),
-        ]
+        warnings += [*vllm.warnings(group), *vllm.placement_warnings(group), *_warnings(group)]
         if group.instances_per_replica == 1:
             files[f"dstack-{group.name}.dstack.yml"] = yaml_documents([service(group)], head)
     return Exported(files=files, warnings=tuple(warnings))

@@ -82,8 +82,7 @@ def export(plan: LaunchPlan) -> Exported:
             f"{group.purchase.instance_type} must be there.",
         ]
         files[f"kubernetes-{group.name}.yaml"] = yaml_documents([_replicas(plan, group), _service(group)], head)
-        warnings += [*vllm.checkpoint_warnings(group), *vllm.device_warnings(group)]
-        warnings += [*vllm.context_warnings(group), *_warnings(group), *_disk_warnings(group.name, group.model)]
+        warnings += [*vllm.warnings(group), *_warnings(group), *_disk_warnings(group.name, group.model)]
     return Exported(files=files, warnings=tuple(warnings))
 
 

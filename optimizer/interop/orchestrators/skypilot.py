@@ -139,12 +139,7 @@ def export(plan: LaunchPlan) -> Exported:
             _GATED,
         ]
         files[f"skypilot-{group.name}.yaml"] = yaml_documents([service(group)], head)
-        warnings += [
-            *vllm.checkpoint_warnings(group),
-            *vllm.device_warnings(group),
-            *vllm.placement_warnings(group),
-            *_warnings(group),
-        ]
+        warnings += [*vllm.warnings(group), *vllm.placement_warnings(group), *_warnings(group)]
     return Exported(files=files, warnings=tuple(warnings))
 
 

@@ -26,7 +26,7 @@ def export(plan: LaunchPlan) -> Exported:
         warnings += started.warnings
     for group in plan.groups:
         files[f"slurm-{group.name}.sbatch"] = _serving(plan, group)
-        warnings += [*vllm.checkpoint_warnings(group), *vllm.device_warnings(group), *vllm.context_warnings(group)]
+        warnings += vllm.warnings(group)
     warnings.append("partition and account are yours: add --partition and --account")
     return Exported(files=files, warnings=tuple(warnings))
 

@@ -113,6 +113,8 @@ def launch(words: Sequence[str], numbers: Sequence[int], line: int) -> Launched 
     if program is None or any(_SERVERS.search(word) for word in words[begin : begin + 4]):
         return None
     settings, others = _settings(words, numbers, begin)
+    if words[begin - 1] == "dpo":
+        settings = Settings(values={**settings.values, "rl": Setting("dpo", line)})
     if program == "python" and not is_training(settings):
         return None
     script = " ".join(others)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from optimizer.interop.asks import TrainingAsk, whole
+from optimizer.interop.asks import Fault, TrainingAsk, whole
 from optimizer.workload.training import token_count
 from providers.errors import InvalidValue
 
@@ -159,6 +159,26 @@ _MEGATRON_SHARDING: Final[Mapping[str, int]] = {"optim": 1, "optim_grads": 2, "o
 _ZERO_IN_A_NAME: Final = re.compile(r"(?:z|zero)[_-]?(?:stage)?[_-]?([0-3])(?!\d)", re.IGNORECASE)
 _HUGGING_FACE: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[\w-][\w.-]*(?<!\.model)(?<!\.json)", re.ASCII)
 _BUILDER: Final = re.compile(r"(?:q?lora_|dora_)?([a-z]+)(\d(?:_[1-9])?)?_(\d+(?:_\d)?b)(?:_[a-z_]+)?", re.ASCII)
+_UNCOUNTED: Final = (
+    (
+        ("rl", "stage", "rlhf_type", "method", "training_method"),
+        re.compile(r"dpo|ipo|kto|orpo|simpo|grpo|gspo|ppo|rloo|rm|gkd"),
+        "losses on preferences take longer batches, and most a second model or generation",
+    ),
+    (
+        ("modules_to_save", "lora_modules_to_save", "additional_target", "peft_config.modules_to_save"),
+        re.compile(r".*\S.*"),
+        "what is trained in full beside adapters takes gradients and optimizer states",
+    ),
+    (
+        ("packing", "sample_packing", "dataset.packed"),
+        re.compile(r"false|0|no"),
+        "padding is computed, too, and is no training token",
+    ),
+    (("use_dora", "peft_use_dora", "model.use_dora"), re.compile(r"true|1|yes"), "DoRA is slower than LoRA"),
+)
+"""Names, the values that matter, and what the estimate leaves out."""
+
 _DEEPEST: Final = 6
 _MOST_SETTINGS: Final = 2000
 
@@ -275,6 +295,7 @@ def training_of(settings: Settings, *, stack: str | None = None) -> TrainingAsk:
         recompute=_recompute(settings),
         context_parallel=settings.count("context_parallel"),
         expert_parallel=settings.count("expert_parallel"),
+        uncounted=tuple(_uncounted(settings)),
     )
 
 
@@ -380,6 +401,16 @@ def _lora_experts(settings: Settings) -> bool | None:
     named = re.findall(r"[\w.]+", settings.text(*TARGETS) or "")
     is_attention = bool(named) and all(_ATTENTION.search(name) for name in named)
     return False if is_attention and settings.is_on("lora_target_linear") is not True else None
+
+
+def _uncounted(settings: Settings) -> Iterator[Fault]:
+    """Settings that change memory or speed, and that no estimate counts."""
+    for names, words, effect in _UNCOUNTED:
+        found = settings.first(names)
+        if found is not None and words.fullmatch(found.value.lower()):
+            name = next(name for name in names if settings.values.get(name) is found)
+            what = f"{name} {found.value[:40]} is not counted: {effect}"
+            yield Fault(line=found.line, what=what, fix="measure it before relying", fatal=False)
 
 
 def _zero_stage(settings: Settings) -> int | None:

@@ -46,7 +46,7 @@ def export(plan: LaunchPlan) -> Exported:
     """One configuration with an application for each group of replicas, on a route of its own."""
     warnings = []
     for group in plan.groups:
-        warnings += [*vllm.checkpoint_warnings(group), *vllm.device_warnings(group), *vllm.context_warnings(group)]
+        warnings += vllm.warnings(group)
         if group.purchase.accelerator not in TYPES:
             warnings.append(f"{group.name}: Ray's name for {group.purchase.accelerator} is not known here: none is set")
         if TYPES.get(group.purchase.accelerator) == "A100":

@@ -17,11 +17,7 @@ def export(plan: LaunchPlan) -> Exported:
     files, warnings = {}, []
     for group in plan.groups:
         files[f"sglang-{group.name}.sh"] = _script(plan, group)
-        warnings += [
-            *vllm.checkpoint_warnings(group),
-            *vllm.device_warnings(group),
-            *vllm.placement_warnings(group, "sglang"),
-        ]
+        warnings += [*vllm.warnings(group, "sglang"), *vllm.placement_warnings(group, "sglang")]
     return Exported(files=files, warnings=tuple(warnings))
 
 

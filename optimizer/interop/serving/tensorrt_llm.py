@@ -43,6 +43,7 @@ def group_warnings(group: ReplicaGroup) -> Iterator[str]:
     if not is_possible(group):
         return
     yield from vllm.checkpoint_warnings(group, converts_fp8=False)
+    yield from vllm.context_warnings(group, "tensorrt-llm")
     yield from vllm.placement_warnings(group, "tensorrt-llm")
     if group.tensor_parallel > 1 and group.data_parallel > 1:
         yield f"{group.name}: attention runs on each rank alone: {group.tensor_parallel}-way tensor parallel is lost"

@@ -18,7 +18,7 @@ def export(plan: LaunchPlan) -> Exported:
         files[f"triton-{group.name}/config.pbtxt"] = comment(head) + body
         engine = {"model": group.model, **ray.engine_arguments(group)}
         files[f"triton-{group.name}/1/model.json"] = json.dumps(engine, indent=2) + "\n"
-        warnings += [*vllm.checkpoint_warnings(group), *vllm.device_warnings(group), *vllm.context_warnings(group)]
+        warnings += vllm.warnings(group)
         warnings.append(f"{group.name}: model.json cannot carry where it comes from: config.pbtxt beside it does")
         if group.instances_per_replica > 1:
             warnings.append(f"{group.name}: a replica over several machines needs Ray beneath the backend")

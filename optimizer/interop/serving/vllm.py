@@ -29,11 +29,12 @@ _KV_DTYPES: Final = {"fp8": "fp8"}
 
 def export(plan: LaunchPlan) -> Exported:
     """One start script for each group of replicas; it starts what one instance (or its part of a replica) runs."""
-    files, warnings = {}, []
+    files: dict[str, str] = {}
+    found: list[str] = []
     for group in plan.groups:
         files[f"vllm-{group.name}.sh"] = script(plan, group, arguments(group))
-        warnings += [*checkpoint_warnings(group), *device_warnings(group), *placement_warnings(group)]
-    return Exported(files=files, warnings=tuple(warnings))
+        found += [*warnings(group), *placement_warnings(group)]
+    return Exported(files=files, warnings=tuple(found))
 
 
 def arguments(group: ReplicaGroup, *, per_instance: bool = True) -> list[str]:
@@ -110,6 +111,11 @@ FLAGS: Final = frozenset(
 """Options that exporters write without a value."""
 
 
+def warnings(group: ReplicaGroup, engine: str = "vllm") -> list[str]:
+    """What every file that starts `engine` has to say of the group, wherever it runs."""
+    return [*checkpoint_warnings(group), *device_warnings(group), *context_warnings(group, engine)]
+
+
 def checkpoint_warnings(group: ReplicaGroup, *, converts_fp8: bool = True) -> Iterator[str]:
     """What a flag cannot express: formats that need a checkpoint of their own, FP8 too without `converts_fp8`."""
     if native_dtype(group.model) is None:
@@ -175,8 +181,7 @@ def context_warnings(group: ReplicaGroup, engine: str = "vllm") -> Iterator[str]
 
 
 def placement_warnings(group: ReplicaGroup, engine: str = "vllm") -> Iterator[str]:
-    """What the plan's limits refuse, and where instances and replicas of the plan do not come out as whole files."""
-    yield from context_warnings(group, engine)
+    """Where instances and replicas of the plan do not come out as whole files."""
     if engine == "vllm" and group.per_instance > 1 and _has_experts(group.model):
         yield (
             f"{group.name}: vLLM splits the experts over all ranks of --data-parallel-size, where the plan counted on "

@@ -17,7 +17,8 @@ def only(text: str, **variables: str) -> Launched:
 def said(found: Launched) -> dict[str, Any]:
     """What the command says of the training, by field."""
     training = found.training
-    return {name: value for name in training.__slots__ if (value := getattr(training, name)) not in (None, frozenset())}
+    nothing = (None, frozenset(), ())
+    return {name: value for name in training.__slots__ if (value := getattr(training, name)) not in nothing}
 
 
 TRAINER = (
@@ -232,3 +233,29 @@ def test_adapters_on_attention_only_leave_the_experts_without(modules: str, expe
 def test_all_linear_layers_of_axolotl_are_more_than_the_named_ones() -> None:
     content = {"lora_r": 8, "lora_target_modules": ["q_proj"], "lora_target_linear": True}
     assert training_of(settings_of(content, {})).lora_experts is None
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"stage": "dpo"}, "stage dpo"),
+        ({"rl": "grpo"}, "rl grpo"),
+        ({"lora_modules_to_save": ["embed_tokens", "lm_head"]}, "lora_modules_to_save embed_tokens lm_head"),
+        ({"sample_packing": False}, "sample_packing false"),
+        ({"use_dora": True}, "use_dora true"),
+    ],
+)
+def test_settings_that_no_estimate_counts_are_told(content: dict[str, Any], told: str) -> None:
+    (note,) = training_of(settings_of({"lora_r": 8, **content}, {(next(iter(content)),): 3})).uncounted
+    assert note.what.startswith(f"{told} is not counted")
+    assert (note.line, note.fatal) == (3, False)
+
+
+@pytest.mark.parametrize("content", [{"stage": "sft"}, {"packing": True}, {"use_dora": False}, {"method": "lora"}])
+def test_usual_settings_are_not_told(content: dict[str, Any]) -> None:
+    assert training_of(settings_of({"lora_r": 8, **content}, {})).uncounted == ()
+
+
+def test_a_command_that_trains_on_preferences_says_so() -> None:
+    (found,) = launched("trl dpo --model_name_or_path a/b --per_device_train_batch_size 1")
+    assert ["dpo is not counted" in note.what for note in found.training.uncounted] == [True]
