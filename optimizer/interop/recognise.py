@@ -37,7 +37,7 @@ _ENGINES: Final = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT
 _EACH: Final = re.compile(r"^# .*replicas on each: (?P<each>\d{1,4})\.", re.MULTILINE)
 """The line that says how many servers a script, or a machine with it, starts."""
 
-_DSTACK_TYPES: Final = ("task", "service", "dev-environment")
+_DSTACK_TYPES: Final = ("task", "service", "dev-environment", "fleet")
 _SKYPILOT_KEYS: Final = frozenset({"resources", "run", "setup", "num_nodes", "service"})
 _OF_THE_TASK: Final = frozenset(
     {"type", "resources", "run", "setup", "commands", "service", "name", "num_nodes", "nodes"}

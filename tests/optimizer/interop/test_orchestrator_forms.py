@@ -118,6 +118,12 @@ def test_an_alternative_that_names_a_machine_alone_is_told() -> None:
     assert (fault.line, fault.fatal, fault.what) == (4, False, "g6e.xlarge is not looked at")
 
 
+def test_a_fleet_of_dstack_is_machines_without_a_model() -> None:
+    ask = only("type: fleet\nname: pool\nnodes: 2\nbackends: [aws]\nresources: {gpu: 'H100:8'}\n")
+    assert (ask.source, ask.model, ask.nodes, ask.provider) == ("dstack", None, 2, "aws")
+    assert wishes(ask) == [("H100", 8)]
+
+
 def test_one_line_of_accelerators_in_several_places_is_one_wish() -> None:
     (wish,) = only(
         "resources: {accelerators: 'A100:8', any_of: [{cloud: gcp}, {cloud: aws}]}\nrun: vllm serve m\n"
