@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any, Final, Literal
 
 from optimizer.interop.asks import Ask, Fault, Wish, divided, mapping, texts, wish
-from optimizer.interop.orchestrators import containers, dstack, manifests, skypilot, slurm, terraform
+from optimizer.interop.orchestrators import containers, dstack, manifests, skypilot_tasks, slurm, terraform
 from optimizer.interop.readers import command_lines, scaling
 from optimizer.interop.readers.request_log import is_log_header, is_log_json
 from optimizer.interop.readers.training_commands import Launched, launched
@@ -257,7 +257,7 @@ def _of_document(content: Mapping[str, Any], lines: Any, text: str) -> Sequence[
     if content.get("type") in _DSTACK_TYPES:
         return [_trained(ask, content, lines, "commands") for ask in dstack.read(content, lines)]
     if _SKYPILOT_KEYS & content.keys():
-        return [_trained(ask, content, lines, "run") for ask in skypilot.read(content, lines)]
+        return [_trained(ask, content, lines, "run") for ask in skypilot_tasks.read(content, lines)]
     if engine_settings.is_ray(content):
         return engine_settings.read_ray(content, lines, [found["accelerator"] for found in _stated(text)])
     settings = settings_of(content, lines)
