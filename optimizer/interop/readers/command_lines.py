@@ -80,7 +80,16 @@ _VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-([^}$]
 _PRODUCT: Final = re.compile(r"\$\(\(\s*([\w${}]+)\s*\*\s*([\w${}]+)\s*\)\)", re.ASCII)
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
 _ARRAY: Final = re.compile(r"([A-Za-z_]\w*)(\+?)=\((.*)", re.ASCII | re.DOTALL)
-_SPREAD: Final = re.compile(r"\$\{([A-Za-z_]\w*)\[[@*]\]\}", re.ASCII)
+_SPREAD: Final = re.compile(
+    r"\$\{([A-Za-z_]\w*)\[[@*]\]\}|\$\{([A-Za-z_]\w*)\}|\$([A-Za-z_]\w*)",
+    re.ASCII,
+)
+_SEVERAL: Final = re.compile(r"\s*-\S*\s+\S")
+_OVER_LINES: Final = re.compile(
+    r'^[ \t]*(?:export[ \t]+)?[A-Za-z_]\w*="[^"\n]{0,4000}\n[^"]{0,4000}"[ \t]*$', re.MULTILINE
+)
+"""A variable whose quoted value goes over several lines."""
+
 _MOST_WORDS: Final = 10_000
 _DECLARING: Final = ("export", "declare", "local", "readonly", "typeset", "-a", "-r", "-ra", "-ar")
 _BEGIN: Final = re.compile(r"[^ \t\r\n]")
@@ -255,13 +264,14 @@ def commands(
 ) -> Iterator[tuple[int, list[tuple[int, str]]]]:
     """Each command's first line and its words with theirs; lines that end in a backslash go on.
 
-    Variables that are given, or assigned on a line of their own before, are put in for their names, and arrays for
-    `"${NAME[@]}"`, as long as that does not make the text much longer.
+    Variables that are given, or assigned on a line of their own before, are put in for their names, arrays for
+    `"${NAME[@]}"`, and the words of a variable that holds options, as long as that does not make the text much longer.
     """
     known = {name: value for name, value in (variables or {}).items() if len(value) <= _LONGEST_VALUE}
     text = _PRODUCT.sub(lambda match: _product(match, known), text)
+    text = _OVER_LINES.sub(_on_one_line, text)
     room = _MOST_FILLED
-    arrays: dict[str, list[tuple[int, str]]] = {}
+    arrays = _options(known, first_line)
     for begin, found in _without_arrays(_split(text, first_line), arrays):
         words = _spread(found, arrays) if arrays and room > 0 else found
         if words is not found:
@@ -273,6 +283,19 @@ def commands(
             yield begin, plain
         else:
             known |= {name: value for name, value in assigned.items() if len(value) <= _LONGEST_VALUE}
+            arrays |= _options(assigned, begin)
+
+
+def _on_one_line(match: re.Match[str]) -> str:
+    """An assignment without the ends of lines in its value; those behind it keep their numbers."""
+    value = match[0].replace("\\\n", " ").replace("\n", " ")
+    return value + "\n" * match[0].count("\n")
+
+
+def _options(variables: Mapping[str, str], line: int) -> dict[str, list[tuple[int, str]]]:
+    """The words of variables that hold several options, which scripts name without quotes."""
+    several = {name: value for name, value in variables.items() if _SEVERAL.match(value)}
+    return {name: [(line, word) for word in _words(value)] for name, value in several.items()}
 
 
 def _assigned(words: Sequence[tuple[int, str]]) -> dict[str, str] | None:
@@ -311,11 +334,12 @@ def _without_arrays(
 
 
 def _spread(words: list[tuple[int, str]], arrays: Mapping[str, list[tuple[int, str]]]) -> list[tuple[int, str]]:
-    """The words with `${NAME[@]}` replaced by what the array holds; themselves where there is none, or too much."""
+    """The words with names of arrays replaced by what they hold; themselves where there is none, or too much."""
     found: list[tuple[int, str]] = []
     for number, word in words:
         match = _SPREAD.fullmatch(word)
-        found += [(number, word)] if match is None or match[1] not in arrays else arrays[match[1]]
+        name = None if match is None else match[1] or match[2] or match[3]
+        found += arrays.get(name or "", [(number, word)])
         if len(found) > _MOST_WORDS:
             return words
     return words if found == words else found

@@ -189,6 +189,14 @@ def test_arrays_of_a_script_are_spread_where_they_are_named() -> None:
     assert ask.lines["seq_len"] == 5
 
 
+@pytest.mark.parametrize("name", ["$ARGS", "${ARGS}", "$ARGS --served-model-name x"])
+@pytest.mark.parametrize("value", ["--model a/b -tp 2", "--model a/b \\\n  -tp 2", "\n  --model a/b\n  -tp 2\n"])
+def test_options_in_a_variable_are_those_of_the_command(value: str, name: str) -> None:
+    ask = only(f'export ARGS="{value}"\npython3 -m vllm.entrypoints.openai.api_server {name} --max-model-len 9\n')
+    assert (ask.model, ask.tensor_parallel, ask.context_tokens) == ("a/b", 2, 9)
+    assert ask.lines["context"] == 2 + value.count("\n")
+
+
 def test_an_array_that_never_ends_or_grows_without_bound_is_no_trouble() -> None:
     with_server = "vllm serve a/b -tp 2\n"
     assert only(f"{with_server}A=(x\nvllm serve c/d\n").model == "a/b"
