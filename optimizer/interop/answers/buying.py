@@ -134,27 +134,37 @@ def _bought(ask: Ask, one: Wish, market: Market) -> Bought:
         return Bought(offer=None, machines=machines, faults=(_no_price(ask, one, option, sold, market),))
     enough = [offer for offer in buyable if offer.instance_type.accelerator_count >= one.count]
     if not enough:
-        most = max(offer.instance_type.accelerator_count for offer in buyable)
-        what = f"no instance has {one.count} x {one.named}: the largest has {most:g}"
-        fix = f"ask for {most:g} on each of {math.ceil(one.count * ask.nodes / max(1, most))} machines"
-        return Bought(offer=None, machines=machines, faults=(Fault(line=one.line, what=what, fix=fix),))
+        return Bought(offer=None, machines=machines, faults=(_none_as_large(ask, one, buyable),))
     least = min(offer.instance_type.accelerator_count for offer in enough)
     fitting = enough if ask.packs else [o for o in enough if o.instance_type.accelerator_count == least]
     joined = [o for o in fitting if network_of(o.provider, o.instance_type.name)] if ask.nodes > 1 else fitting
     offer = min(joined or fitting, key=lambda o: (_machines(ask, one, o) * o.usd_per_hour, o.key))
-    faults = []
+    return Bought(
+        offer=offer, machines=_machines(ask, one, offer), faults=tuple(_remarks(ask, one, offer, fitting, joined))
+    )
+
+
+def _none_as_large(ask: Ask, one: Wish, buyable: Sequence[Offer]) -> Fault:
+    most = max(offer.instance_type.accelerator_count for offer in buyable)
+    what = f"no instance has {one.count} x {one.named}: the largest has {most:g}"
+    fix = f"ask for {most:g} on each of {math.ceil(one.count * ask.nodes / max(1, most))} machines"
+    return Fault(line=one.line, what=what, fix=fix)
+
+
+def _remarks(ask: Ask, one: Wish, offer: Offer, fitting: Sequence[Offer], joined: Sequence[Offer]) -> Iterator[Fault]:
+    """In what the offer is not quite what was asked for; `joined` are those of the fitting ones with a network."""
     if not joined:
         what = f"{offer.provider} documents no network between its {offer.instance_type.name}"
         fix = "ask for machines that have one: speed is that of the vendor's reference network"
-        faults.append(Fault(line=one.line, what=what, fix=fix, fatal=False))
-    if offer.instance_type.accelerator_count > one.count and not ask.packs:
+        yield Fault(line=one.line, what=what, fix=fix, fatal=False)
+    least = offer.instance_type.accelerator_count
+    if least > one.count and not ask.packs:
         what = f"no instance has exactly {one.count} x {one.named}: the smallest has {least:g}"
-        faults.append(Fault(line=one.line, what=what, fix=f"use {least:g}, they are paid", fatal=False))
+        yield Fault(line=one.line, what=what, fix=f"use {least:g}, they are paid", fatal=False)
     kinds = sorted({o.instance_type.accelerator for o in joined or fitting})
     if len(kinds) > 1:
         what = f"{one.named} is sold as {', '.join(kinds)}: taken as the cheapest, {offer.instance_type.accelerator}"
-        faults.append(Fault(line=one.line, what=what, fix="name the one that is meant", fatal=False))
-    return Bought(offer=offer, machines=_machines(ask, one, offer), faults=tuple(faults))
+        yield Fault(line=one.line, what=what, fix="name the one that is meant", fatal=False)
 
 
 def place_of(offer: Offer) -> str:

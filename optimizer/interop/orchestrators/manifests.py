@@ -158,9 +158,7 @@ def _ask(
     job = None if found is not None else _job(container, lines, where)
     if count is None and found is None and job is None:
         return None
-    product = next((values for label in _PRODUCT_LABELS if (values := selector.get(label))), ())
-    names = [noted] if noted else [_PRODUCTS.get(name, name.removesuffix(_SHARED)) for name in product]
-    wishes, faults = divided([wish(name, count, line) for name in names] if count else [])
+    wishes, faults = divided([wish(name, count, line) for name in _named(noted, selector)] if count else [])
     faults += tuple(_slice_faults(container, lines, where))
     types = selector.get("node.kubernetes.io/instance-type", ())
     if len(types) > 1 and not wishes:
@@ -168,8 +166,6 @@ def _ask(
         faults += (Fault(line=line, what=what, fix="import it with each alone to compare", fatal=False),)
     # Google's n1 machines have their GPUs attached: those say what is meant.
     instance_type = types[0] if types and not types[0].startswith("n1-") else None
-    zones = selector.get("topology.kubernetes.io/zone", ())
-    places = selector.get("topology.kubernetes.io/region") or tuple({_region(zone) for zone in zones})
     spot = any(selector.get(key, ("",))[0].lower() in ("spot", "true") for key, _ in SPOT_LABELS.values())
     place_line = line_of(lines, *pods.path, "nodeSelector")
     known = {"place": place_line, "accelerators": line}
@@ -182,7 +178,7 @@ def _ask(
         wishes=wishes,
         nodes=pods.nodes,
         replicas=pods.replicas,
-        region=places[0] if len(places) == 1 else None,
+        region=_one_region(selector),
         instance_type=None if len(types) > 1 and wishes else instance_type,
         packs=True,
         spot=spot or selector.get("karpenter.sh/capacity-type") == ("spot",),
@@ -193,6 +189,19 @@ def _ask(
         faults=faults,
         **{"accelerators_per_machine": count, **(job.fields if job else served(found))},
     )
+
+
+def _named(noted: str | None, selector: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """The accelerators that an exported manifest notes, or that labels of the nodes name."""
+    product = next((values for label in _PRODUCT_LABELS if (values := selector.get(label))), ())
+    return [noted] if noted else [_PRODUCTS.get(name, name.removesuffix(_SHARED)) for name in product]
+
+
+def _one_region(selector: Mapping[str, tuple[str, ...]]) -> str | None:
+    """The region of the nodes, or of their zones; None for several."""
+    zones = selector.get("topology.kubernetes.io/zone", ())
+    places = set(selector.get("topology.kubernetes.io/region") or map(_region, zones))
+    return places.pop() if len(places) == 1 else None
 
 
 def _region(zone: str) -> str:
