@@ -37,6 +37,17 @@ _ENGINES: Final = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT
 _EACH: Final = re.compile(r"^# .*replicas on each: (?P<each>\d{1,4})\.", re.MULTILINE)
 """The line that says how many servers a script, or a machine with it, starts."""
 
+_WEIGHTS: Final = "holds the shares of a router, which say no model and no machines: import the services behind it"
+_PARTS: Final = (
+    (
+        re.compile(r'^\s*(?:backend|platform):\s*"', re.MULTILINE),
+        "is a part of a repository of Triton: import its folder",
+    ),
+    (re.compile(r"^\s*upstream\s+\S+\s*\{", re.MULTILINE), _WEIGHTS),
+)
+"""Files that are no YAML and only a part of something."""
+
+_ROUTES: Final = re.compile(r"^kind:\s*(?:HTTPRoute|InferencePool|Gateway)\s*$", re.MULTILINE)
 _DSTACK_TYPES: Final = ("task", "service", "dev-environment", "fleet")
 _SKYPILOT_KEYS: Final = frozenset({"resources", "run", "setup", "num_nodes", "service"})
 _OF_THE_TASK: Final = frozenset(
@@ -78,10 +89,15 @@ def recognise(text: str, name: str) -> Recognised:
     script = _script(text)
     if script and (stripped.startswith("#!") or not _is_yaml(stripped)):
         return Recognised(kind="launch", asks=script)
+    for pattern, what in _PARTS:
+        if pattern.search(text) and not script:
+            raise UsageError(f"{name} {what}")
     documents = list(_documents(text, name))
     asks = [ask for document, lines in documents for ask in _of_document(document, lines, text)]
     asks = scaling.autoscaled(asks, documents)
     if not asks and not script:
+        if _ROUTES.search(text):
+            raise UsageError(f"{name} {_WEIGHTS}")
         raise UsageError(f"{name} asks for nothing that is known here; known: {KNOWN}")
     return Recognised(kind="launch", asks=tuple(asks) or script)
 

@@ -298,3 +298,16 @@ def test_a_configuration_of_torchtune_names_its_model_by_its_builder_and_trains_
 def test_a_recipe_that_is_no_file_is_not_told_to_be_imported() -> None:
     (fault,) = only("tune run full_finetune_distributed --config llama3_1/70B_full\n").faults
     assert "`tune cp llama3_1/70B_full FILE.yaml`" in fault.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('name: "a"\nbackend: "vllm"\ninstance_group [ { count: 1 } ]\n', "folder"),
+        ("upstream chat {\n    server chat-0:8000 weight=2;\n}\n", "shares of a router"),
+        ("apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nspec: {rules: []}\n", "shares of a router"),
+    ],
+)
+def test_a_file_that_is_only_a_part_says_what_to_import(text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        recognise(text, "part")
