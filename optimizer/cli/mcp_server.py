@@ -37,18 +37,31 @@ def server(root: Path, timeout_s: float) -> MCPServer:
         model: str,
         rate: float | None = None,
         budget_usd_per_month: float | None = None,
-        input_tokens: int = 1000,
-        output_tokens: int = 300,
-        ttft_ms: float = 2000.0,
-        tpot_ms: float = 100.0,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        ttft_ms: float | None = None,
+        tpot_ms: float | None = None,
         provider: list[str] | None = None,
         region: list[str] | None = None,
         gpu: list[str] | None = None,
         purchase: list[str] | None = None,
         precision: list[str] | None = None,
+        task: str = "infer",
+        tokens: str | None = None,
+        deadline: str | None = None,
+        budget_usd_per_run: float | None = None,
     ) -> str:
-        """The cheapest plan for `rate` requests/s, or the most requests/s for a budget in USD per month."""
-        words = [*_flag("model", model_name(model, root)), *_flag("rate", rate), *_flag("budget", budget_usd_per_month)]
+        """The cheapest plan for `rate` requests/s, or the most requests/s for a budget in USD per month; unless told,
+        1,000 input and 300 output tokens, TTFT 2,000 ms and TPOT 100 ms.
+
+        task train, finetune, lora or qlora: the cheapest run over `tokens` (such as 2B) within `deadline` (such as
+        36h), or the fastest within a budget in USD per run."""
+        budgets = [budget_usd_per_month, budget_usd_per_run]
+        budget, other = budgets if task.lower() == "infer" else budgets[::-1]
+        if other is not None:
+            raise ToolError("a budget is budget_usd_per_month to serve, budget_usd_per_run to train")
+        words = [*_flag("model", model_name(model, root)), *_flag("task", task), *_flag("rate", rate)]
+        words += [*_flag("budget", budget), *_flag("tokens", tokens), *_flag("deadline", deadline)]
         words += [*_flag("input-tokens", input_tokens), *_flag("output-tokens", output_tokens)]
         words += [*_flag("ttft-ms", ttft_ms), *_flag("tpot-ms", tpot_ms), *_flags("provider", provider)]
         words += [*_flags("region", region), *_flags("gpu", gpu), *_flags("purchase", purchase)]

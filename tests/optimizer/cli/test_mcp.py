@@ -55,6 +55,22 @@ def test_a_plan_and_a_file_are_answered(clean_environment: Path) -> None:
     assert imported["schema"] == "costopt.import"
 
 
+def test_a_training_run_is_planned(costopt: Command, clean_environment: Path) -> None:
+    wanted = {"model": "8B", "task": "lora", "tokens": "50M", "deadline": "24h", "provider": ["runpod"]}
+    made = document(called(clean_environment, "plan", wanted))
+    words = ("--model", "8B", "--task", "lora", "--tokens", "50M", "--deadline", "24h", "--provider", "runpod")
+    assert made == json.loads(costopt("plan", *words, "-f", "json").out)
+    fastest = document(called(clean_environment, "plan", wanted | {"budget_usd_per_run": 20}))
+    assert fastest["jobs"][0]["hours"] <= made["jobs"][0]["hours"]
+
+
+@pytest.mark.parametrize(("task", "budget"), [("lora", "budget_usd_per_month"), ("infer", "budget_usd_per_run")])
+def test_a_budget_of_the_other_kind_is_refused(clean_environment: Path, task: str, budget: str) -> None:
+    answer = called(clean_environment, "plan", {"model": "8B", "task": task, budget: 100})
+    assert answer.is_error
+    assert "budget_usd_per_run to train" in answer.content[0].text
+
+
 def test_offers_are_cut_and_the_rest_is_counted(clean_environment: Path) -> None:
     answer = document(called(clean_environment, "offers", {"gpu": ["H100"]}))
     assert len(answer["offers"]) == 100
