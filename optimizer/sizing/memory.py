@@ -208,7 +208,7 @@ def estimate_memory(
     """
     usable = accelerator.usable_memory_gib
     share = gpu_memory_utilization or engine.memory_share
-    context = min(context_tokens or _USUAL_CONTEXT, model.max_position * model.rope_factor)
+    context = min(context_tokens or _USUAL_CONTEXT, model.longest_context)
     weights = weights_per_accelerator(model, fmt, layout, engine) / GIB
     activations = activation_bytes(model, engine, layout, accelerator, context) / GIB
     overhead = engine.process_gib + (engine.communicator_gib if layout.accelerators > 1 else 0.0)

@@ -113,6 +113,11 @@ class Architecture:
         return self.kv_lora_rank is not None
 
     @property
+    def longest_context(self) -> int:
+        """Tokens that engines allow a sequence unless told; 0 where the config names no limit."""
+        return self.max_position * self.rope_factor
+
+    @property
     def moe_layers(self) -> int:
         """Layers that have experts."""
         return (self.layers - self.dense_layers) // self.moe_interval if self.is_moe else 0

@@ -18,7 +18,7 @@ from providers.units import GIB
 def model_faults(ask: Ask, model: Architecture) -> Iterator[Fault]:
     """What the model rules out, on whatever accelerators: degrees, context, a format that its checkpoint is not in."""
     yield from layout_faults(ask, model)
-    longest = int(model.max_position * model.rope_factor)
+    longest = model.longest_context
     if ask.context_tokens is not None and longest and ask.context_tokens > longest:
         yield Fault(
             line=ask.lines.get("context"),

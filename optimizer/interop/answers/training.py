@@ -84,7 +84,7 @@ def job_faults(ask: Ask, model: Architecture) -> Iterator[Fault]:
     """What the model rules out, on whatever accelerators."""
     training = ask.training or TrainingAsk()
     yield from layout_faults(ask, model)
-    longest = int(model.max_position * model.rope_factor)
+    longest = model.longest_context
     if training.seq_len is not None and longest and training.seq_len > longest:
         yield Fault(
             line=ask.lines.get("seq_len"),
