@@ -119,9 +119,7 @@ def rates(
     k = constants() if known is None else known
     kind = device_class(accelerator)
     bandwidth = accelerator.memory_bandwidth_gb_per_s * 1e9
-    bandwidth *= min(
-        _MOST_BANDWIDTH, k["bandwidth.share"] * _own(k, "bandwidth.class", kind) * _own_part(k, accelerator)
-    )
+    bandwidth *= min(_MOST_BANDWIDTH, k["bandwidth.share"])
     dense, expert, head, attention = _compute(accelerator, engine, fmt, model, kind, k)
     old_rocm = kind == "amd" and engine.year < _OLD_ROCM_YEAR
     age = 1.0 if engine.family in _AGELESS else k["overhead.per_year"] ** (_REFERENCE_YEAR - engine.year)
@@ -157,10 +155,6 @@ def _own(known: Mapping[str, float], group: str, name: str) -> float:
     return known[key] if key in known else known[f"{group}.default"]
 
 
-def _own_part(known: Mapping[str, float], accelerator: Accelerator) -> float:
-    return known.get(f"bandwidth.part.{accelerator.name}", 1.0)
-
-
 def _compute(
     accelerator: Accelerator,
     engine: EngineProfile,
@@ -185,9 +179,8 @@ def _compute(
         share = share16 * k["compute.llamacpp"] * _own(k, "compute.llamacpp.class", kind) * doubled
         rate = sixteen * min(_MOST_COMPUTE * doubled, share) * part
         return rate, rate, rate, sixteen * k["attention.llamacpp"] * part
-    share = {"fp8": _own(k, "compute.8bit", kind), "int8": _own(k, "compute.8bit", kind)}.get(key, share16)
-    if key == "fp4":
-        share = _own(k, "compute.4bit", kind)
+    share8 = k["compute.8bit.amd" if kind == "amd" else "compute.8bit"]
+    share = {"fp8": share8, "int8": share8, "fp4": k["compute.4bit"]}.get(key, share16)
     weight_only = key in ("16bit", "fp32") and fmt.linear_bits < 16
     dense_share = share * (k["compute.weight_only"] if weight_only and not model.is_moe else 1.0)
     dense = peak * min(_MOST_COMPUTE, dense_share) * part

@@ -36,16 +36,24 @@ class Steady:
         """Requests of the same lane beside one's own."""
         return max(0.0, self.batch / self.lanes - 1)
 
-    def open_wait_s(self, bunching: float) -> float:
-        """Mean wait of a prompt that arrives at random: half a step, and the prompts in front of it.
+    @property
+    def reading_s(self) -> float:
+        """Seconds of one's own prompt: alone, or in a step that also writes a token of every running request."""
+        return max(self.prefill_s, self.prompt_share_s + self.step_s) if self.batch > 1 else self.prefill_s
 
-        Pollaczek-Khinchine for constant service: rho x s / 2 (1 - rho), s the prompt's share, rho its utilisation;
-        and `bunching` of the others' prompts, since arrivals come in bunches that the scheduler lets in together.
-        """
-        busy = min(_MOST_BUSY, self.prompt_share_s * self.requests_per_s / self.lanes)
+    def open_wait_s(self) -> float:
+        """Mean wait of a prompt that arrives at random: half a step, and the prompts in front of it."""
         half_step = 0.5 * self.step_s if self.batch > 1 else 0.0
-        queue = busy * self.prompt_share_s / (2 * (1 - busy))
-        return half_step + queue + bunching * self.others * self.prompt_share_s
+        return half_step + queued_prompts(self.prompt_share_s * self.requests_per_s / self.lanes) * self.prompt_share_s
+
+
+def queued_prompts(busy: float) -> float:
+    """Mean number of prompts that a random arrival finds in front, at the utilisation `busy` of reading.
+
+    Pollaczek-Khinchine for constant service: busy / 2 (1 - busy).
+    """
+    busy = min(_MOST_BUSY, busy)
+    return busy / (2 * (1 - busy))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

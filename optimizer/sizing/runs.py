@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from optimizer.sizing.calibration import constants
 from optimizer.sizing.dtypes import WeightFormat, kv_bytes_per_element, weight_format
-from optimizer.sizing.engines import EngineProfile, engine_in_table, sequence_limit
+from optimizer.sizing.engines import EngineProfile, engine_in_table, is_large, sequence_limit
 from optimizer.sizing.layout import Hardware, Layout, tensor_parallel_problem
-from optimizer.sizing.load import served_overhead_s, steady
+from optimizer.sizing.load import Steady, prompt_of, queued_prompts, served_overhead_s, steady
 from optimizer.sizing.memory import MemoryEstimate, estimate_memory
 from optimizer.sizing.steps import StepCosts, step_costs
 from optimizer.workload.architecture import Architecture, resolve_model
@@ -23,8 +23,11 @@ _LEAST_ROOM_GIB = 0.3
 _USUAL_REQUESTS = 300
 """Requests of a rate-limited benchmark whose notes do not tell (between the 200 and 500 of those that do)."""
 
-_SHORT_RUN_BATCH = 0.6
-"""Mean share of a short run's requests that are still running, when all were sent at once."""
+_USUAL_WAVES = 10
+"""Requests per client of a closed loop whose notes do not tell: what scripts around vLLM's benchmark usually send."""
+
+_EULER = 0.58
+"""The longest of R exponential lengths is ln R + this, in means."""
 
 _REQUESTS = re.compile(r"(\d+)(?: ShareGPT)? (?:prompts|requests)")
 _BRIDGED = ("A100", "A800", "H100", "H200", "A30")
@@ -39,7 +42,8 @@ class MeasuredRun:
 
     `kind`: `prompt` (only reading), `decode` (only writing, one sequence), `single` (one request at a time), `static`
     (one batch from start to end), `closed` (fixed concurrency), `open` (random arrivals at a measured mean
-    concurrency), `rate` (random arrivals at an offered rate), `offline` (everything at once).
+    concurrency), `rate` (random arrivals at an offered rate), `offline` (everything at once). `varied`: the answers'
+    lengths differ as those of conversations do, and `output_tokens` is their mean.
     """
 
     id: str
@@ -57,6 +61,7 @@ class MeasuredRun:
     concurrency: float | None
     rate: float | None
     requests: int | None
+    varied: bool
     served: bool
     output_tokens_per_s: float | None
     total_tokens_per_s: float | None
@@ -131,6 +136,7 @@ def _run(row: Mapping[str, str]) -> MeasuredRun:
         concurrency=concurrency,
         rate=rate,
         requests=int(found[1]) if found else None,
+        varied="ShareGPT" in row.get("notes", ""),
         served=kind not in ("prompt", "decode") and ttft is not None and (tpot is not None or kind != "single"),
         output_tokens_per_s=measured[0],
         total_tokens_per_s=measured[1],
@@ -178,8 +184,9 @@ def predict_run(run: MeasuredRun, bound: float, known: Mapping[str, float] | Non
         return _alone(run, costs, overhead)
     if run.kind == "static":
         return _static_batch(run, costs, bound, overhead)
-    if run.kind == "rate":
-        return _at_rate(run, costs, bound, overhead, k)
+    at_once = run.kind in ("closed", "offline") and run.concurrency is None and run.requests
+    if run.kind == "rate" or at_once:
+        return _finite(run, costs, bound, overhead)
     return _at_concurrency(run, costs, bound, overhead, k)
 
 
@@ -211,49 +218,90 @@ def _static_batch(run: MeasuredRun, costs: StepCosts, bound: float, overhead: fl
 def _at_concurrency(
     run: MeasuredRun, costs: StepCosts, bound: float, overhead: float, k: Mapping[str, float]
 ) -> RunPrediction:
+    """A number of requests that clients keep up; what finds no room queues."""
     wanted = run.concurrency if run.concurrency is not None else bound
+    wanted = min(wanted, run.requests or wanted)
     batch = min(wanted, bound)
-    if run.concurrency is None and run.requests is not None:
-        # A short run: the batch shrinks as requests end, on average to six tenths.
-        batch = max(1.0, min(batch, _SHORT_RUN_BATCH * run.requests))
-        wanted = batch
     point = steady(costs, run.input_tokens, run.output_tokens, batch)
     life = point.life_s + overhead
     rate = batch / life
-    if run.concurrency is None and run.requests is not None:
-        rate = run.requests / (run.requests / rate + 0.5 * life)
-    if run.kind == "open":
-        wait = point.open_wait_s(k["serving.bunching"])
-    else:
-        share = k["serving.burst_share_offline" if run.kind == "offline" else "serving.burst_share"]
-        wait = share * point.others * (point.prompt_share_s + k["serving.arrival_ms"] * 1e-3)
-        wait += 0.5 * point.step_s if batch > 1 else 0.0
     queue = max(0.0, wanted - batch) / rate
-    ttft = point.prefill_s + overhead + wait + queue
+    wait = point.open_wait_s() + _bunched_s(run, point, wanted, k)
+    ttft = point.reading_s + overhead + wait + queue
     return _result(run, rate=rate, ttft=ttft, tpot=point.tpot_s, latency=life + queue, batch=batch)
 
 
-def _at_rate(
-    run: MeasuredRun, costs: StepCosts, bound: float, overhead: float, k: Mapping[str, float]
-) -> RunPrediction:
-    """Random arrivals at an offered rate: the batch is rate x latency (Little), and short runs pay for their tail."""
-    rate = run.rate or 0.0
+def _bunched_s(run: MeasuredRun, point: Steady, wanted: float, k: Mapping[str, float]) -> float:
+    """Mean wait for prompts that come together with one's own, beyond what arrivals at random wait.
+
+    The clients of a closed loop start together: of its `waves`, the first waits for half of the other prompts, and for
+    those behind it in its own chunk, since a chunk's first tokens come together; later requests come as others end.
+    Under clients that send whatever they can, the requests of one chunk also end together and are replaced together,
+    and each other request costs the server's process `arrival_ms`.
+    """
+    if run.kind == "open":
+        return 0.0
+    together = min(point.others, max(0.0, _chunk_tokens(run) / max(1.0, run.input_tokens) - 1))
+    if run.kind == "offline" and run.requests is None:
+        return together * point.prompt_share_s + point.others * k["serving.arrival_ms"] * 1e-3
+    waves = max(1.0, run.requests / wanted) if run.requests else _USUAL_WAVES
+    return 0.5 / waves * (point.others + together) * point.prompt_share_s
+
+
+def _finite(run: MeasuredRun, costs: StepCosts, bound: float, overhead: float) -> RunPrediction:
+    """R requests that come at random within `window` = R / rate seconds, or all at once (window 0).
+
+    Two of them run together for the share `_overlap` of a life, and the prompt of one falls into the life of an
+    earlier one with the probability `_meeting`. Prompts that cannot be read within the window queue for reading, and
+    requests beyond `bound` queue for room. Answers of varied length (exponential, about) end with the longest of R,
+    ln R + 0.58 means, at which few others run.
+    """
     requests = float(run.requests or _USUAL_REQUESTS)
+    window = requests / run.rate if run.rate else 0.0
     most = min(bound, requests)
-    batch = 1.0
+    prompt = prompt_of(costs, run.input_tokens)
+    context = run.input_tokens + run.output_tokens / 2
+    batch, life = 1.0, 0.0
     for _ in range(16):
-        point = steady(costs, run.input_tokens, run.output_tokens, batch)
-        batch = 0.5 * batch + 0.5 * min(most, max(1.0, rate * (point.life_s + point.prefill_s)))
-    point = steady(costs, run.input_tokens, run.output_tokens, batch)
-    capacity = point.requests_per_s
-    latency = point.life_s + point.prefill_s + overhead
-    duration = requests / min(rate, capacity) + latency
-    ttft = point.prefill_s + overhead + point.open_wait_s(k["serving.bunching"])
-    if rate > capacity:
-        # The queue grows until the last request has come; what it is then is the backlog.
-        ttft += k["serving.backlog_share"] * max(0.0, requests / capacity - requests / rate)
-    achieved = requests / duration
-    return _result(run, rate=achieved, ttft=ttft, tpot=point.tpot_s, latency=latency, batch=batch)
+        step = costs.decode_s(batch, context)
+        prompts = min(0.5 * requests * _meeting(window, life), most) / costs.lanes
+        life = run.output_tokens * step + max(1.0, prompts) * prompt.share_s
+        batch = 0.5 * batch + 0.5 * min(most, max(1.0, requests * _overlap(window, life)))
+    # A queue of prompts is read a chunk a step, and every step also writes a token of each running request.
+    reading = requests * (prompt.share_s + step * run.input_tokens / _chunk_tokens(run)) / costs.lanes
+    tail = 0.0
+    if run.varied:
+        tail = max(0.0, math.log(requests) + _EULER - 1) * run.output_tokens * costs.decode_s(1, context)
+    duration = max(window, reading) + run.output_tokens * step + tail + prompt.prefill_s + overhead
+    wait = 0.5 * max(0.0, reading - window) + (0.5 * step if batch > 1 else 0.0)
+    if window:
+        # A short run does not come to the steady queue: random arrivals stray by the root of their number.
+        wait += min(queued_prompts(reading / window), 0.5 * requests**0.5) * prompt.share_s
+    if requests > bound:
+        late, serving = 1 - bound / requests, life * requests / bound
+        duration = max(duration, serving + (tail or 0.5 * late * life))
+        wait += 0.5 * late * max(0.0, serving - window)
+    ttft = prompt.prefill_s + overhead + wait
+    tpot = (life - prompt.share_s) / max(1.0, run.output_tokens)
+    latency = ttft + run.output_tokens * tpot
+    return _result(run, rate=requests / duration, ttft=ttft, tpot=tpot, latency=latency, batch=batch)
+
+
+def _overlap(window: float, life: float) -> float:
+    """Mean share of its life that a request of length `life` shares with another, both begun within `window`."""
+    if life >= window:
+        return 1 - window / (3 * life) if life else 1.0
+    return life / window * (1 - life / (3 * window))
+
+
+def _meeting(window: float, life: float) -> float:
+    """Probability that the later of two requests begun within `window` comes in the life of the earlier."""
+    return 1.0 if life >= window else life / window * (2 - life / window)
+
+
+def _chunk_tokens(run: MeasuredRun) -> int:
+    """Prompt tokens that one step reads at most."""
+    return run.engine.batched_tokens[is_large(run.hardware.accelerator)]
 
 
 def _result(run: MeasuredRun, *, rate: float, ttft: float, tpot: float, latency: float, batch: float) -> RunPrediction:

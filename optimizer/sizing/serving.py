@@ -73,15 +73,12 @@ class ServingEstimate:
 def operating_point(costs: StepCosts, shape: RequestShape, batch: int, prefix_cache_hit: float = 0.0) -> OperatingPoint:
     """Steady state of continuous batching with `batch` requests running and requests that arrive at random.
 
-    `prefix_cache_hit` is the share of the prompt that need not be read. TTFT = HTTP and scheduling + prefill + wait.
+    `prefix_cache_hit` is the share of the prompt that need not be read. TTFT = HTTP and scheduling + reading the prompt
+    (in a step with the others' tokens) + wait.
     """
     cached = shape.input_tokens * prefix_cache_hit
     point = steady(costs, shape.input_tokens, shape.output_tokens, batch, cached)
-    ttft = (
-        served_overhead_s(shape.input_tokens, constants())
-        + point.prefill_s
-        + point.open_wait_s(constants()["serving.bunching"])
-    )
+    ttft = served_overhead_s(shape.input_tokens, constants()) + point.reading_s + point.open_wait_s()
     return OperatingPoint(
         batch=batch,
         requests_per_s=point.requests_per_s,
@@ -96,13 +93,12 @@ def largest_batch(costs: StepCosts, shape: RequestShape, slo: SLO, most: int, pr
     """The largest batch up to `most` whose TTFT and TPOT meet the SLO (both grow with the batch); 0 if none does."""
     cached = shape.input_tokens * prefix_cache_hit
     prompt = prompt_of(costs, shape.input_tokens, cached)
-    unqueued = served_overhead_s(shape.input_tokens, constants()) + prompt.prefill_s
+    overhead = served_overhead_s(shape.input_tokens, constants())
 
     def meets(batch: int) -> bool:
         point = steady(costs, shape.input_tokens, shape.output_tokens, batch, cached, prompt)
-        return (
-            unqueued + point.open_wait_s(constants()["serving.bunching"])
-        ) * 1e3 <= slo.ttft_ms and point.tpot_s * 1e3 <= slo.tpot_ms
+        ttft = overhead + point.reading_s + point.open_wait_s()
+        return ttft * 1e3 <= slo.ttft_ms and point.tpot_s * 1e3 <= slo.tpot_ms
 
     if most < 1 or not meets(1):
         return 0

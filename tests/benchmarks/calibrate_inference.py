@@ -13,7 +13,11 @@ import io
 import math
 import re
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +30,8 @@ from optimizer.sizing.runs import MeasuredRun, RunPrediction, SkippedRun, batch_
 
 DATA = Path(__file__).parents[2] / "optimizer" / "sizing" / "data"
 ENOUGH_ROWS = 60
+ENOUGH_ROWS_OF_PART = 50
+"""Rows from which an accelerator has a factor of its own: one that few rows name would take over their errors."""
 FEW_REQUESTS = 16
 CLASS_SCALE = (0.75, 1.35)
 LEAST_WIDTH = 0.05
@@ -35,7 +41,12 @@ WEIGHTS = {"throughput": 1.0, "tpot": 0.8, "ttft": 0.35}
 SOFTNESS = 0.15
 """Log error from which a residual counts linearly instead of quadratically."""
 PRIOR_WEIGHT = 0.15
-NOTES = (r"\d+(?: ShareGPT)? (?:prompts|requests)", r"enable_attention_dp", r"vLLM \d+\.\d+(?:\.\d+)?")
+NOTES = (
+    r"\d+ (?:prompts|requests)",
+    r"\d+ ShareGPT prompts|ShareGPT",
+    r"enable_attention_dp",
+    r"vLLM \d+\.\d+(?:\.\d+)?",
+)
 RUN_COLUMNS = (
     *("id", "model", "weight_dtype", "kv_dtype", "engine", "engine_version", "gpu", "gpu_count", "tp", "pp", "dp"),
     *("input_tokens", "output_tokens", "concurrency_or_rate", "scenario", "output_tok_per_s_total", "total_tok_per_s"),
@@ -71,8 +82,9 @@ class Fit:
         self.bounds = [batch_bound(run) for run in self.runs]
         self.start = starting_values(self.runs)
         used = [self._names(i) for i in range(len(self.runs))]
-        self.names = sorted(set().union(*used))
-        self.users = {name: [i for i, names in enumerate(used) if name in names] for name in self.names}
+        read = sorted(set().union(*used))
+        self.users = {name: [i for i, names in enumerate(used) if name in names] for name in read}
+        self.names = [name for name in read if not kind_of(name).held]
         self.prior = np.array([math.log(self.start[name]) for name in self.names])
         self.doubt = np.array([math.log(kind_of(name).doubt) for name in self.names])
         self.measured = [measured_values(run) for run in self.runs]
@@ -137,27 +149,40 @@ class Fit:
         return np.asarray(found.x)
 
     def leave_one_out(self, x: np.ndarray, steps: int) -> np.ndarray:
-        """Log errors of every run under constants that were fitted without its source, to every second run of the rest.
-
-        Half of the runs are enough for the constants, and the fit starts anew for each source.
-        """
+        """Log errors of every run under constants that were fitted anew without its source, two sources at a time."""
         sources = np.array([run.source for run in self.runs])
-        half = np.arange(len(self.runs)) % 2 == 0
+        names = list(dict.fromkeys(sources))
         out = np.full((len(self.runs), len(METRICS)), np.nan)
-        for source in dict.fromkeys(sources):
-            left_out = np.flatnonzero(sources == source)
-            without = self.solve((sources != source) & half, x, steps)
-            out[left_out] = self.log_errors(self.constants(without), left_out)
-            print(f"without {source}", flush=True)
+        # Forked workers inherit the fit, which cannot be pickled.
+        forked = get_context("fork")
+        with ProcessPoolExecutor(2, mp_context=forked, initializer=_share, initargs=(self,)) as pool:
+            for name, errors in zip(names, pool.map(_left_out, names, repeat(x), repeat(steps)), strict=True):
+                out[sources == name] = errors
+                print(f"without {name}", flush=True)
         return out
+
+
+_shared: list[Fit] = []
+
+
+def _share(fit: Fit) -> None:
+    _shared.append(fit)
+
+
+def _left_out(source: str, x: np.ndarray, steps: int) -> np.ndarray:
+    """Log errors of the runs of `source` under constants fitted to the others."""
+    fit = _shared[-1]
+    sources = np.array([run.source for run in fit.runs])
+    found = fit.solve(sources != source, x, steps)
+    return fit.log_errors(fit.constants(found), np.flatnonzero(sources == source).tolist())
 
 
 def starting_values(runs: Sequence[MeasuredRun]) -> dict[str, float]:
     start: dict[str, float] = {}
     for kind in KINDS:
-        if kind.prefix in ("bandwidth.part", "compute.part"):
-            for run in runs:
-                start[f"{kind.prefix}.{run.hardware.accelerator.name}"] = kind.start
+        if kind.prefix == "compute.part":
+            ran = Counter(run.hardware.accelerator.name for run in runs)
+            start |= {f"{kind.prefix}.{name}": kind.start for name, rows in ran.items() if rows >= ENOUGH_ROWS_OF_PART}
         elif kind.members:
             start |= {f"{kind.prefix}.{member}": kind.start for member in kind.members}
         else:

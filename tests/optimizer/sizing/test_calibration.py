@@ -78,3 +78,9 @@ def test_ranks_beyond_a_machine_reduce_over_the_network_unless_a_rack_joins_them
     for name, slower in (("H100-SXM5-80GB", True), ("GB200", False)):
         inside, beyond = (rates(resolve(name), "nvlink", ranks, engine, fmt, model) for ranks in (8, 16))
         assert (beyond.allreduce_s > inside.allreduce_s) is slower
+
+
+def test_held_constants_keep_their_starting_value_and_the_fitted_ones_are_few() -> None:
+    held = {name for name in constants() if kind_of(name).held}
+    assert all(constants()[name] == pytest.approx(kind_of(name).start) for name in held)
+    assert len(constants().keys() - held) <= 80

@@ -1,5 +1,7 @@
 """Rows of measurement tables are read as the runs they were, and published rates come out within their range."""
 
+import math
+
 import pytest
 
 from optimizer.sizing.runs import MeasuredRun, SkippedRun, batch_bound, predict_run, read_run
@@ -129,3 +131,84 @@ def test_a_rate_below_capacity_is_what_comes_out_and_above_it_the_capacity() -> 
     slow, fast = (read_run(row(concurrency_or_rate=f"{rate} req/s")) for rate in (1, 1000))
     assert predict_run(slow, batch_bound(slow)).requests_per_s == pytest.approx(1.0, rel=0.05)
     assert predict_run(fast, batch_bound(fast)).requests_per_s < 100
+
+
+def trt_70b(**over: str) -> MeasuredRun:
+    """TensorRT-LLM's own table of online serving (perf-overview 0.17): 500 requests on four H100."""
+    return read_run(
+        row(
+            model="meta-llama/Llama-3.1-70B",
+            engine="TensorRT-LLM",
+            engine_version="0.14.0",
+            gpu="H100-SXM-80GB",
+            gpu_count="4",
+            tp="4",
+            input_tokens="467",
+            output_tokens="256",
+            ttft_ms="1",
+            tpot_ms="1",
+            source_date="2025-02",
+            notes="500 requests only",
+        )
+        | over
+    )
+
+
+@pytest.mark.parametrize(
+    ("load", "ttft_ms", "tokens_per_s"),
+    [("inf", 9123, 4103), ("32 req/s", 1229, 4083), ("8 req/s", 92, 1860)],
+)
+def test_a_short_run_waits_for_the_prompts_that_its_window_could_not_read(
+    load: str, ttft_ms: float, tokens_per_s: float
+) -> None:
+    run = trt_70b(concurrency_or_rate=load)
+    prediction = predict_run(run, batch_bound(run))
+    assert prediction.ttft_s * 1e3 == pytest.approx(ttft_ms, rel=0.6)
+    assert prediction.output_tokens_per_s == pytest.approx(tokens_per_s, rel=0.2)
+
+
+def test_the_first_wave_of_a_closed_loop_waits_for_its_own_prompts_and_later_ones_hardly() -> None:
+    waits = []
+    for requests in ("16", "160", "1600", "16000"):
+        run = read_run(row(ttft_ms="1", tpot_ms="1", notes=f"{requests} prompts"))
+        waits.append(predict_run(run, batch_bound(run)).ttft_s)
+    assert waits == sorted(waits, reverse=True)
+    assert waits[0] > 4 * waits[-1]
+    untold = read_run(row(ttft_ms="1", tpot_ms="1"))
+    assert predict_run(untold, batch_bound(untold)).ttft_s == pytest.approx(waits[1])
+
+
+def test_requests_that_find_no_room_wait_for_those_before_them() -> None:
+    roomy, full = (trt_70b(concurrency_or_rate="inf", notes=f"{count} requests") for count in (500, 5000))
+    bound = batch_bound(roomy)
+    first, later = predict_run(roomy, bound), predict_run(full, bound)
+    assert later.ttft_s > 3 * first.ttft_s
+    assert later.output_tokens_per_s > 0.9 * first.output_tokens_per_s
+
+
+def test_a_run_of_conversations_ends_with_its_longest_answer() -> None:
+    fixed, varied = (
+        trt_70b(concurrency_or_rate="32 req/s", notes=f"200 {what}") for what in ("prompts", "ShareGPT prompts")
+    )
+    slow, fast = predict_run(varied, batch_bound(varied)), predict_run(fixed, batch_bound(fixed))
+    assert slow.output_tokens_per_s < 0.8 * fast.output_tokens_per_s
+    assert slow.tpot_s == fast.tpot_s
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"input_tokens": "0"},
+        {"input_tokens": "0", "scenario": "offline_max_throughput", "concurrency_or_rate": "17.5"},
+        {"notes": "1 prompts"},
+        {"concurrency_or_rate": "0.001 req/s", "notes": "1 prompts"},
+        {"concurrency_or_rate": "1e9 req/s", "notes": "100000000 prompts"},
+        {"concurrency_or_rate": "inf", "scenario": "offline_max_throughput", "notes": "1 ShareGPT prompts"},
+        {"concurrency_or_rate": "inf", "scenario": "offline_max_throughput", "notes": "0 prompts"},
+    ],
+)
+def test_extreme_runs_have_finite_positive_times(over: dict[str, str]) -> None:
+    run = read_run(row(ttft_ms="1", tpot_ms="1") | over)
+    prediction = predict_run(run, batch_bound(run))
+    for value in (prediction.ttft_s, prediction.tpot_s, prediction.latency_s, prediction.output_tokens_per_s):
+        assert 0 < value < math.inf
