@@ -15,7 +15,7 @@ from optimizer.interop.readers import command_lines, scaling
 from optimizer.interop.readers.request_log import is_log_header, is_log_json
 from optimizer.interop.readers.training_commands import Launched, launched
 from optimizer.interop.readers.training_settings import is_training, settings_of, training_of
-from optimizer.interop.serving import engine_settings
+from optimizer.interop.serving import engine_settings, ray
 from optimizer.interop.training import deepspeed
 from optimizer.workload.workload_file import load_yaml
 from providers.errors import UsageError
@@ -275,7 +275,7 @@ def _of_document(content: Mapping[str, Any], lines: Any, text: str) -> Sequence[
     if _SKYPILOT_KEYS & content.keys():
         return [_trained(ask, content, lines, "run") for ask in skypilot_tasks.read(content, lines)]
     if engine_settings.is_ray(content):
-        return engine_settings.read_ray(content, lines, [found["accelerator"] for found in _stated(text)])
+        return engine_settings.read_ray(content, lines, ray.stated(text))
     settings = settings_of(content, lines)
     if is_training(settings):
         return [_on_stated(_of_settings(content, lines), settings.count("nodes"), next(_stated(text), None))]

@@ -274,6 +274,8 @@ def _wishes(gpu: Any, line: int | None) -> Iterator[Wish | Fault]:
     for name in names:
         of_slice = tpu_slices.chips(name)
         asked = wish(name, least, line) if of_slice is None else wish(*of_slice, line)
+        if isinstance(asked, Wish) and of_slice is None:
+            asked = replace(asked, variants=(*asked.variants, *_called(name, asked.variants)))
         if isinstance(asked, Wish) and bounds is not None:
             fitting = tuple(one for one in asked.variants if memory_fits(one, *bounds))
             if not fitting:
@@ -282,6 +284,13 @@ def _wishes(gpu: Any, line: int | None) -> Iterator[Wish | Fault]:
                 continue
             asked = replace(asked, accelerator=fitting[0], variants=fitting)
         yield asked
+
+
+def _called(name: str, known: Sequence[Accelerator]) -> Iterator[Accelerator]:
+    """Accelerators besides the known ones that gpuhunt gives that name."""
+    for one in catalogue().values():
+        if accelerator_name(one.name).lower() == name.lower() and one not in known:
+            yield one
 
 
 def _short_form(text: str) -> tuple[list[str], str, str | None]:

@@ -1,11 +1,12 @@
 """Turns settings of serving engines, as Triton, Ray Serve and `vllm serve --config` have them, into what is asked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from optimizer.interop.asks import Ask, divided, line_of, mapping, whole, wish
 from optimizer.interop.readers.command_lines import OPTIONS, Server, served
 from optimizer.interop.readers.scaling import growth
+from optimizer.interop.serving.ray import TYPES
 from optimizer.workload.workload_file import Lines, load_yaml
 
 _TELLING: Final = frozenset(
@@ -47,23 +48,24 @@ def is_ray(content: Mapping[str, Any]) -> bool:
     )
 
 
-def read_ray(content: Mapping[str, Any], lines: Lines, stated: Sequence[str]) -> list[Ask]:
-    """Each model that an application serves; `stated` accelerators of the file's head tell variants of a type apart."""
+def read_ray(content: Mapping[str, Any], lines: Lines, stated: Mapping[str, str]) -> list[Ask]:
+    """Each model that an application serves; `stated` has the accelerators that the file's head gives applications."""
     asks = []
     for number, application in enumerate(content["applications"]):
         arguments = application.get("args") if isinstance(application, Mapping) else None
         if not isinstance(arguments, Mapping):
             continue
+        known = stated.get(str(application.get("name")), "")
         several = arguments.get("llm_configs")
         path: tuple[str | int, ...] = ("applications", number, "args")
         if isinstance(several, list):
             asks += [
-                _of_config(one, lines, (*path, "llm_configs", index), stated)
+                _of_config(one, lines, (*path, "llm_configs", index), known)
                 for index, one in enumerate(several)
                 if isinstance(one, Mapping)
             ]
         elif isinstance(arguments.get("llm_config"), Mapping):
-            asks.append(_of_config(arguments["llm_config"], lines, (*path, "llm_config"), stated))
+            asks.append(_of_config(arguments["llm_config"], lines, (*path, "llm_config"), known))
     return asks
 
 
@@ -75,10 +77,10 @@ def read_ray_service(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
         return []
     # Empty lines before it keep the numbers of its lines.
     inner, places = load_yaml("\n" * (line_of(lines, "spec", "serveConfigV2") or 0) + text, "serveConfigV2")
-    return read_ray(inner, places, ()) if isinstance(inner, Mapping) and is_ray(inner) else []
+    return read_ray(inner, places, {}) if isinstance(inner, Mapping) and is_ray(inner) else []
 
 
-def _of_config(config: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...], stated: Sequence[str]) -> Ask:
+def _of_config(config: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...], stated: str) -> Ask:
     engine, loading, deployment = (
         value if isinstance(value := config.get(key), Mapping) else {}
         for key in ("engine_kwargs", "model_loading_config", "deployment_config")
@@ -109,12 +111,9 @@ def _of_config(config: Mapping[str, Any], lines: Lines, path: tuple[str | int, .
     )
 
 
-def _variant(kind: str, stated: Sequence[str]) -> str:
-    """The accelerator that Ray's name means: the one of the head that it can be, else the name itself."""
-    from optimizer.interop.serving.ray import TYPES
-
-    fitting = sorted({name for name in stated if TYPES.get(name, "") == kind})
-    return fitting[0] if len(fitting) == 1 else kind.removeprefix("AMD-Instinct-").removesuffix("-OAM")
+def _variant(kind: str, stated: str) -> str:
+    """The accelerator that Ray's name means: the stated one where it can be that, else the name itself."""
+    return stated if TYPES.get(stated, "") == kind else kind.removeprefix("AMD-Instinct-").removesuffix("-OAM")
 
 
 def _server(engine: str, content: Mapping[str, Any], lines: Lines, *path: str | int) -> Server:

@@ -1,5 +1,7 @@
 """Turns groups of replicas into a Ray Serve configuration with its LLM application."""
 
+import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from optimizer.interop.launch_plan import Exported, LaunchPlan, ReplicaGroup, device, provenance
@@ -42,6 +44,9 @@ TYPES: Final = {
 """Labels that Ray gives its nodes by itself (ray.util.accelerators); A100-40G and A100-80G it does not."""
 
 
+_RUNS_ON: Final = re.compile(r"^# Application (?P<name>\S+): \d{1,6} x (?P<accelerator>.+)$", re.MULTILINE)
+
+
 def export(plan: LaunchPlan) -> Exported:
     """One configuration with an application for each group of replicas, on a route of its own."""
     warnings = []
@@ -58,9 +63,20 @@ def export(plan: LaunchPlan) -> Exported:
     for workload, groups in by_workload(plan).items():
         if len(groups) > 1:
             warnings.append(f"{workload}: Ray does not split requests between applications: a router must")
-    head = [*provenance(plan), f"For Ray {VERSION} on machines that are there: serve run ray-serve.yaml"]
+    head = [*provenance(plan), *(runs_on(group) for group in plan.groups)]
+    head.append(f"For Ray {VERSION} on machines that are there: serve run ray-serve.yaml")
     content = {"applications": [_application(group, several=len(plan.groups) > 1) for group in plan.groups]}
     return Exported(files={"ray-serve.yaml": yaml_documents([content], head)}, warnings=tuple(warnings))
+
+
+def runs_on(group: ReplicaGroup) -> str:
+    """Which accelerators an application is meant for: Ray's names do not tell all of them apart."""
+    return f"Application {group.name}: {group.accelerators_per_replica} x {group.purchase.accelerator}"
+
+
+def stated(text: str) -> Mapping[str, str]:
+    """The accelerator of each application, as the head of an exported file says it."""
+    return {match["name"]: match["accelerator"] for match in _RUNS_ON.finditer(text)}
 
 
 def _application(group: ReplicaGroup, *, several: bool) -> dict[str, Any]:

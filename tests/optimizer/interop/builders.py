@@ -174,6 +174,19 @@ def in_two_zones() -> LaunchPlan:
     return make_plan(zones, [make_replicas(count=3)])
 
 
+def on_cards_of_one_name() -> LaunchPlan:
+    """Single cards of RunPod that targets have no name for, or one name for several."""
+    cards = [
+        {"provider": "runpod", "region": None, "instance_type": f"1x_{name.replace(' ', '_')}", "accelerator": name}
+        for name in ("RTX A4000", "RTX A4500", "RTX PRO 6000 Blackwell Workstation")
+    ]
+    return make_plan(
+        [make_instances(**card, accelerator_count=1, usd_per_hour="0.25", count=2) for card in cards],
+        [make_replicas(**card, tensor_parallel=1, count=2) for card in cards],
+        model="meta-llama/Llama-3.2-1B",
+    )
+
+
 PLANS = {
     "two groups": two_groups,
     "over two machines": over_two_machines,
