@@ -1,9 +1,9 @@
 """Turns the words that flags take into the objects that they mean, or into an error with suggestions."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from optimizer.api.sources import Source, path_of, read_text
 from optimizer.workload.architecture import Architecture, architecture_from_config, resolve_model
@@ -179,11 +179,6 @@ def sizing_assumptions(prefix_cache_hit: float, confidence: float | None, measur
         yield f"planned on the careful end of the estimates' {confidence:.0%} interval"
     if measured is not None:
         yield f"measurements of {measured} replace the estimates that they match"
-
-
-def json_text(document: Mapping[str, Any]) -> str:
-    """A JSON document as it is printed."""
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def quota_warnings(quotas: Sequence["Quota"], offers: Sequence[Offer]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Final
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.api.python_words import errors_in_python
 from optimizer.api.sources import path_of
 from providers.errors import UnknownName, UsageError, nearest

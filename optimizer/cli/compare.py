@@ -104,8 +104,8 @@ def compare(
 
 
 def _rfq(what: "Needed", hours: "Decimal | None", format_: str) -> str | bytes:
-    from optimizer.api.choices import json_text
     from optimizer.api.clock import now
+    from optimizer.api.json_text import json_text
     from optimizer.cli.page_output import rendered_page
     from optimizer.report.rfq import rfq_document, rfq_page
 
@@ -121,7 +121,7 @@ def _answer_sheet() -> str:
 
 
 def _rendered(found: "Comparison", format_: str) -> str | bytes:
-    from optimizer.api.choices import json_text
+    from optimizer.api.json_text import json_text
     from optimizer.cli.page_output import rendered_page
     from optimizer.report.comparison_document import comparison_csv, comparison_document
     from optimizer.report.comparison_page import comparison_page

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.api.launch_files import written
 from optimizer.interop.plan_file import parse_plan
 from optimizer.interop.targets import TARGETS

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.interop.guide import CONTEXT_TOKENS, GuideRow
 from optimizer.interop.guide_claims import Claim

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.api.market_view import Offers
 from optimizer.cli import melange
 from optimizer.cli.tables import Table, markdown, terminal

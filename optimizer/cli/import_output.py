@@ -6,7 +6,7 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.interop.answers.answer import UTILIZATION, Answer, Option
 from optimizer.interop.answers.training import SizedJob

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from optimizer.api.choices import json_text
 from optimizer.api.clock import now, today
+from optimizer.api.json_text import json_text
 from optimizer.api.market_view import Offers
 from optimizer.cli.import_output import SCHEMA, SCHEMA_VERSION, fault_document
 from optimizer.cli.tables import Table, csv_text, markdown, terminal

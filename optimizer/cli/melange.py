@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.api.sources import read_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.plans.document import SCHEMA, SCHEMA_VERSION

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.api.listing import Listing, listing_document
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from providers.offers import Offer

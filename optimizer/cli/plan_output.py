@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.api.serving_plan import document_of
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.plans.document import exact_usd, offer_document, routing

@@ -8,7 +8,7 @@ from html import escape
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.cli.charts import svg_chart, text_chart
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from pricing_cache.history import KINDS, Change, DayOfPrices, KeptApart, Sighting

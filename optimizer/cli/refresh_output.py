@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from pricing_cache.observations import Outcome
 from pricing_cache.refresh import Result

@@ -175,7 +175,7 @@ def _earlier_prices(
 
 
 def _rendered(found: "MonthlyReport", format_: str) -> "str | bytes":
-    from optimizer.api.choices import json_text
+    from optimizer.api.json_text import json_text
     from optimizer.report.monthly_document import monthly_csv, monthly_document
     from optimizer.report.monthly_page import monthly_page
 

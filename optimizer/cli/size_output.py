@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.api.serving_size import ServingSize
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.cli.page_output import rendered_page
 from optimizer.cli.tables import csv_text
 from optimizer.plans.planner import Request

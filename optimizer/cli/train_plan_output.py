@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.api.training_plan import document_of
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.plans.training_document import brief, describe, explain_training

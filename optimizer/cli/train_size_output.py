@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from optimizer.api.choices import json_text
+from optimizer.api.json_text import json_text
 from optimizer.cli.tables import Table, csv_text, markdown, terminal
 from optimizer.sizing.training.document import TrainingSize, training_size_document
 from optimizer.workload.architecture import Architecture
