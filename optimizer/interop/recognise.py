@@ -4,12 +4,12 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, Final, Literal
 
-from optimizer.interop.asks import Ask, Fault, Wish, divided, mapping, texts, wish
+from optimizer.interop.asks import Ask, Fault, Wish, divided, texts, wish
 from optimizer.interop.orchestrators import containers, dstack, manifests, skypilot_tasks, slurm, terraform
 from optimizer.interop.readers import command_lines, scaling
 from optimizer.interop.readers.request_log import is_log_header, is_log_json
@@ -271,9 +271,11 @@ def _of_document(content: Mapping[str, Any], lines: Any, text: str) -> Sequence[
     if containers.is_compose(content):
         return containers.compose(content, lines)
     if content.get("type") in _DSTACK_TYPES:
-        return [_trained(ask, content, lines, "commands") for ask in dstack.read(content, lines)]
+        known = dstack.script_variables
+        return [_trained(ask, content, lines, "commands", known) for ask in dstack.read(content, lines)]
     if _SKYPILOT_KEYS & content.keys():
-        return [_trained(ask, content, lines, "run") for ask in skypilot_tasks.read(content, lines)]
+        known = skypilot_tasks.script_variables
+        return [_trained(ask, content, lines, "run", known) for ask in skypilot_tasks.read(content, lines)]
     if engine_settings.is_ray(content):
         return engine_settings.read_ray(content, lines, ray.stated(text))
     settings = settings_of(content, lines)
@@ -295,11 +297,18 @@ def _items(items: Sequence[Any], lines: Any) -> Iterator[tuple[Mapping[str, Any]
             yield item, own.get(index, {})
 
 
-def _trained(ask: Ask, content: Mapping[str, Any], lines: Any, script: str) -> Ask:
+def _trained(
+    ask: Ask,
+    content: Mapping[str, Any],
+    lines: Any,
+    script: str,
+    script_variables: Callable[[Mapping[str, Any], int | None, int], dict[str, str]],
+) -> Ask:
     """A task whose own keys, or whose script, say how it trains."""
     if ask.engine is not None or ask.training is not None:
         return ask
-    found = next(_jobs(ask, content, lines, script), None)
+    variables = script_variables(content, ask.wishes[0].count if ask.wishes else None, ask.nodes)
+    found = next(_jobs(content.get(script), lines, script, variables), None)
     settings = settings_of({key: value for key, value in content.items() if key not in _OF_THE_TASK}, lines)
     if found is None and not is_training(settings):
         return ask
@@ -320,19 +329,8 @@ def _trained(ask: Ask, content: Mapping[str, Any], lines: Any, script: str) -> A
     )
 
 
-def _jobs(ask: Ask, content: Mapping[str, Any], lines: Any, script: str) -> Iterator[Launched]:
-    """The training jobs of a task's script, its variables filled in as the orchestrator does."""
-    text = content.get(script)
-    variables = {str(key): str(value) for key, value in mapping(content.get("envs")).items() if value is not None}
-    variables |= {key: value for key, _, value in (item.partition("=") for item in texts(content.get("env")))}
-    if ask.wishes:
-        count = str(ask.wishes[0].count)
-        variables |= {
-            "SKYPILOT_NUM_GPUS_PER_NODE": count,
-            "DSTACK_GPUS_PER_NODE": count,
-            "DSTACK_GPUS_NUM": str(ask.wishes[0].count * ask.nodes),
-        }
-    variables |= {"SKYPILOT_NUM_NODES": str(ask.nodes), "DSTACK_NODES_NUM": str(ask.nodes)}
+def _jobs(text: Any, lines: Any, script: str, variables: Mapping[str, str]) -> Iterator[Launched]:
+    """The training jobs of a task's script: one text, or a list of commands."""
     if isinstance(text, str):
         # The text of a block begins on the line after its key.
         yield from launched(text, (lines.get((script,)) or 1) + (1 if "\n" in text else 0), variables)

@@ -166,11 +166,7 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
 
     wishes, faults = divided(list(_wishes(mapping(content.get("resources")).get("gpu"), line("resources", "gpu"))))
     nodes = whole(content.get("nodes")) or 1
-    variables = {key: value for key, _, value in (text.partition("=") for text in texts(content.get("env")))}
-    variables |= {str(key): str(value) for key, value in mapping(content.get("env")).items() if value is not None}
-    variables["DSTACK_NODES_NUM"] = str(nodes)
-    if wishes:
-        variables |= {"DSTACK_GPUS_NUM": str(wishes[0].count * nodes), "DSTACK_GPUS_PER_NODE": str(wishes[0].count)}
+    variables = script_variables(content, wishes[0].count if wishes else None, nodes)
     commands = content.get("commands")
     started = (
         found
@@ -210,6 +206,17 @@ def _read(content: Mapping[str, Any], lines: Lines, path: tuple[str | int, ...])
         faults=(*faults, *notes),
         **served(found),
     )
+
+
+def script_variables(content: Mapping[str, Any], count: int | None, nodes: int) -> dict[str, str]:
+    """What commands can read: the file's own, as a list or a mapping, and those that dstack sets."""
+    env = content.get("env")
+    own = {key: value for key, _, value in (text.partition("=") for text in texts(env))}
+    own |= {str(key): str(value) for key, value in mapping(env).items() if value is not None}
+    own["DSTACK_NODES_NUM"] = str(nodes)
+    if count is not None:
+        own |= {"DSTACK_GPUS_NUM": str(count * nodes), "DSTACK_GPUS_PER_NODE": str(count)}
+    return own
 
 
 _MOST_PLACES: Final = 64

@@ -43,7 +43,7 @@ def read(content: Mapping[str, Any], lines: Lines) -> list[Ask]:
     ]
     wishes, faults = divided(_merged(found))
     nodes = whole(content.get("num_nodes")) or 1
-    variables = _variables(content, wishes[0].count if wishes else None, nodes)
+    variables = script_variables(content, wishes[0].count if wishes else None, nodes)
     server = _server(content, lines, variables)
     wishes = _with_degrees(wishes, server, content, lines, nodes)
     replicas = _replicas(content.get("service"))
@@ -127,7 +127,7 @@ def _with_degrees(
     counts = sorted({one.count for one in wishes})[:_MOST_COUNTS]
     if server is None or len(counts) == 1 or "$" not in str(content.get("run")):
         return wishes
-    started = {count: _server(content, lines, _variables(content, count, nodes)) for count in counts}
+    started = {count: _server(content, lines, script_variables(content, count, nodes)) for count in counts}
     degrees = {count: _degrees(one) for count, one in started.items() if one is not None}
     if len(set(degrees.values())) == 1:
         return wishes
@@ -139,7 +139,7 @@ def _degrees(server: Server) -> Degrees:
     return Degrees(**{name: fields[name] for name in Degrees.__slots__})
 
 
-def _variables(content: Mapping[str, Any], count: int | None, nodes: int) -> dict[str, str]:
+def script_variables(content: Mapping[str, Any], count: int | None, nodes: int) -> dict[str, str]:
     """What the run script can read: the file's own, and those that SkyPilot sets."""
     own = {**mapping(content.get("envs")), **mapping(content.get("secrets"))}
     variables = {str(key): str(value) for key, value in own.items() if value is not None}

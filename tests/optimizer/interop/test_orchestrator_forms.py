@@ -429,3 +429,24 @@ def test_slices_of_tpu_pods_have_chips(name: str, accelerator: str, chips: int) 
     ):
         (wish,) = only(text).wishes
         assert (wish.accelerator.name, wish.count) == (accelerator, chips)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "type: task\nenv: {MODEL: meta-llama/Llama-3.1-8B}\nresources: {gpu: H100:2}\ncommands:\n",
+        "type: task\nenv: [MODEL=meta-llama/Llama-3.1-8B]\nresources: {gpu: H100:2}\ncommands:\n",
+    ],
+)
+def test_variables_of_a_training_task_are_filled_in_however_they_are_written(head: str) -> None:
+    train = "torchrun --nproc-per-node $DSTACK_GPUS_PER_NODE train.py --model_name_or_path $MODEL --bf16 True"
+    ask = only(f"{head}  - {train} --per_device_train_batch_size 2\n")
+    assert ask.model == "meta-llama/Llama-3.1-8B"
+    assert ask.training is not None
+    assert (ask.training.micro_batch, ask.accelerators_per_machine) == (2, 2)
+
+
+def test_a_secret_names_the_model_of_a_training_task() -> None:
+    train = "torchrun --nproc-per-node $SKYPILOT_NUM_GPUS_PER_NODE train.py --model_name_or_path $MODEL --bf16 True"
+    ask = only(f"secrets: {{MODEL: meta-llama/Llama-3.1-8B}}\nresources: {{accelerators: H100:2}}\nrun: {train}\n")
+    assert (ask.model, ask.accelerators_per_machine) == ("meta-llama/Llama-3.1-8B", 2)
