@@ -28,7 +28,7 @@ class CostoptError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """An error from another process is what it was there: without this, it would be made from its message alone."""
-        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]  # not in the stubs
 
 
 class UsageError(CostoptError):

@@ -70,7 +70,7 @@ def arguments_of(kind: type[Arguments], given: Mapping[str, Any], limits: Mappin
     Raises InvalidValue for one that is of another kind, outside its bounds, or None where there is no default.
     """
     taken = {}
-    for field in fields(kind):  # type: ignore[arg-type]
+    for field in fields(kind):  # type: ignore[arg-type]  # each of the kinds is a dataclass
         name, value = field.name, given[field.name]
         if value is not None:
             taken[name] = (limits.get(name) or _KINDS[name])(name, value)

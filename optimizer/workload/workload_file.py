@@ -139,7 +139,7 @@ class _Plain(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         self._values += 1
-        event = self.peek_event()  # type: ignore[no-untyped-call]
+        event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it untyped
         if getattr(event, "anchor", None) is not None:
             raise _Refused(event.start_mark.line + 1, "anchors and aliases are not read; write it out")
         if self._values > _MOST_VALUES:

@@ -30,12 +30,12 @@ def main(rows: int = 1_000_000, workloads: int = 50) -> None:
     with tempfile.TemporaryDirectory() as folder:
         budget, bill = Path(folder, "budget.yaml"), Path(folder, "bill.csv")
         budget.write_text(_budget(workloads), encoding="utf-8")
-        _write_bill(bill, rows, workloads)
+        write_bill(bill, rows, workloads)
         print(f"{rows:,} rows, {bill.stat().st_size / 1e6:,.0f} MB of CSV, {workloads} workloads")
         for format_ in ("json", "html"):
             out = Path(folder, f"report.{format_}")
             command = ["report", str(budget), "--month", "2026-12", "--actuals", str(bill), "-q", "-f", format_]
-            seconds, gigabytes, busy = _run([*command, "-o", str(out)])
+            seconds, gigabytes, busy = measured([*command, "-o", str(out)])
             good = seconds < MOST_SECONDS and gigabytes < MOST_GB
             print(
                 f"{format_}: {seconds:.1f} s of {MOST_SECONDS:g} ({busy:.1f} s of processors), "
@@ -60,7 +60,7 @@ def _budget(workloads: int) -> str:
     return head + "\n".join(entries) + "\n"
 
 
-def _write_bill(path: Path, rows: int, workloads: int) -> None:
+def write_bill(path: Path, rows: int, workloads: int) -> None:
     """Hours of November and December 2026, over and over, of all workloads and five machines; one row in 10,000 bad."""
     start = datetime(2026, 11, 1, tzinfo=UTC)
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -78,15 +78,19 @@ def _write_bill(path: Path, rows: int, workloads: int) -> None:
             writer.writerow([row.get(column, "NULL") for column in COLUMNS_1_3])
 
 
-def _run(arguments: list[str]) -> tuple[float, float, float]:
-    """Seconds, peak GB and processor seconds of one process."""
+def measured(arguments: list[str], *, silent: bool = False) -> tuple[float, float, float]:
+    """Seconds, peak GB and processor seconds of one process of the command line."""
     environment = {**os.environ, "COSTOPT_NOW": "2026-12-21T00:00:00+00:00", "PYTHONPATH": str(ROOT)}
     started = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "optimizer.cli.main", *arguments], env=environment)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "optimizer.cli.main", *arguments],
+        env=environment,
+        stdout=subprocess.DEVNULL if silent else None,
+    )
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - started
     if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"the report failed with {status}")
+        raise SystemExit(f"{arguments[0]} failed with {status}")
     return seconds, usage.ru_maxrss * 1024 / 1e9, usage.ru_utime + usage.ru_stime
 
 
